@@ -53,7 +53,7 @@ def api(recording_routes):
     return Api(recording_routes)
 
 
-def refused(api, recording_routes, method, path, headers=(), body=None, status=400):
+def send_invalid(api, recording_routes, method, path, headers=(), body=None, status=400):
     answer = api.ask(method, path, headers, body)
     assert (answer.status, answer.headers["content-type"]) == (status, "application/problem+json")
     assert recording_routes.calls == []
@@ -86,13 +86,13 @@ def test_typed_parameters(api, recording_routes):
 )
 def test_invalid_parameters(api, recording_routes, path, reason):
     """The error names the invalid parameter and the reason."""
-    assert reason in refused(api, recording_routes, "GET", path)["detail"]
+    assert reason in send_invalid(api, recording_routes, "GET", path)["detail"]
 
 
 def test_nearest_name_is_suggested(api, recording_routes):
     """Errors about unknown parameters and members suggest the nearest name."""
-    assert refused(api, recording_routes, "GET", "/things?limt=3")["what_to_do"] == "Did you mean limit?"
-    problem = refused(api, recording_routes, "POST", "/things", body={"name": "a", "conut": 3})
+    assert send_invalid(api, recording_routes, "GET", "/things?limt=3")["what_to_do"] == "Did you mean limit?"
+    problem = send_invalid(api, recording_routes, "POST", "/things", body={"name": "a", "conut": 3})
     assert problem["what_to_do"] == "Did you mean count?"
 
 
@@ -131,21 +131,21 @@ def test_valid_bodies(api, recording_routes):
 )
 def test_invalid_bodies(api, recording_routes, body, reason):
     """An invalid body is refused, and the error has the reason and the location."""
-    assert reason in refused(api, recording_routes, "POST", "/things", body=body)["detail"]
+    assert reason in send_invalid(api, recording_routes, "POST", "/things", body=body)["detail"]
 
 
 def test_all_errors_are_listed(api, recording_routes):
     """The response lists all errors of a body; a long value does not hide its reason."""
-    problem = refused(api, recording_routes, "POST", "/things", body={"name": 3, "count": 0, "x" * 1000: 1})
+    problem = send_invalid(api, recording_routes, "POST", "/things", body={"name": 3, "count": 0, "x" * 1000: 1})
     listed = {row["where"]: row["what"] for row in problem["errors"]}
     assert sorted(listed) == ["body", "body.count", "body.name"]
-    assert all(len(what) < 250 for what in listed.values())
+    assert all(len(reason) < 250 for reason in listed.values())
     assert listed["body"].endswith("was unexpected)")
 
 
 def test_missing_body(api, recording_routes):
     """A missing required body is refused, and the advice lists its members; an optional one defaults to ``{}``."""
-    problem = refused(api, recording_routes, "POST", "/things")
+    problem = send_invalid(api, recording_routes, "POST", "/things")
     assert problem["what_to_do"] == "Members: name (required), count, deep."
     api.ask("PATCH", "/things")
     assert recording_routes.calls[0].body == {}
@@ -153,14 +153,14 @@ def test_missing_body(api, recording_routes):
 
 def test_unexpected_body(api, recording_routes):
     """A body is refused if the route does not accept one."""
-    assert "does not accept a body" in refused(api, recording_routes, "DELETE", "/things", body={})["detail"]
+    assert "does not accept a body" in send_invalid(api, recording_routes, "DELETE", "/things", body={})["detail"]
 
 
 @pytest.mark.parametrize("content_type", ["text/plain", "application/x-www-form-urlencoded", None])
 def test_bodies_of_other_content_types(api, recording_routes, content_type):
     """Only a JSON content type is accepted, because forms on other sites cannot send it."""
     headers = {"Content-Type": content_type}
-    problem = refused(api, recording_routes, "POST", "/things", headers, b'{"name": "a"}', status=415)
+    problem = send_invalid(api, recording_routes, "POST", "/things", headers, b'{"name": "a"}', status=415)
     assert "application/json" in problem["what_to_do"]
 
 
@@ -169,7 +169,7 @@ def test_bodies_are_bounded(api, recording_routes):
     most = b'{"name": "' + b"a" * (BODY_BYTES_MAX - 12) + b'"}'
     assert api.ask("POST", "/things", body=most).status == 200
     recording_routes.calls.clear()
-    refused(api, recording_routes, "POST", "/things", body=most + b" ", status=413)
+    send_invalid(api, recording_routes, "POST", "/things", body=most + b" ", status=413)
     chunks = b"".join(b"10000\r\n" + b"a" * 0x10000 + b"\r\n" for _ in range(17)) + b"0\r\n\r\n"
     protocol, wire = api.connect()
     headers = {"Transfer-Encoding": "chunked", "Content-Type": "application/json"}
@@ -207,8 +207,8 @@ def test_if_match(api, recording_routes):
     assert [call.if_match for call in recording_routes.calls] == ["7.abc", None, None]
     recording_routes.calls.clear()
     for header in ('W/"7"', "7", '"7", "8"'):
-        refused(api, recording_routes, "PATCH", "/things", {"If-Match": header}, {})
-    refused(api, recording_routes, "DELETE", "/things", {"If-Match": '"7"'})
+        send_invalid(api, recording_routes, "PATCH", "/things", {"If-Match": header}, {})
+    send_invalid(api, recording_routes, "DELETE", "/things", {"If-Match": '"7"'})
 
 
 def test_caller_is_passed_to_the_handler(api, recording_routes):
@@ -220,8 +220,8 @@ def test_caller_is_passed_to_the_handler(api, recording_routes):
 
 def test_unknown_methods_and_paths(api, recording_routes):
     """An unknown path gets a 404; an unsupported method gets a 405 that lists the supported ones."""
-    assert refused(api, recording_routes, "GET", "/thongs", status=404)["title"] == "NOT_FOUND"
-    assert refused(api, recording_routes, "GET", "/things//", status=404)["title"] == "NOT_FOUND"
+    assert send_invalid(api, recording_routes, "GET", "/thongs", status=404)["title"] == "NOT_FOUND"
+    assert send_invalid(api, recording_routes, "GET", "/things//", status=404)["title"] == "NOT_FOUND"
     answer = api.ask("PUT", "/things", (), {})
     assert (answer.status, answer.headers["allow"]) == (405, "DELETE, GET, HEAD, PATCH, POST")
     assert "GET" in json.loads(answer.body)["what_to_do"]

@@ -33,9 +33,9 @@ def test_the_controller_and_its_watches(cluster, apis):
     assert controller["zookeeper_watches"] > controller["controller_watches"] > 3
     assert [(row["is_controller"], row["controller_watches"]) for row in others] == [(False, 0)] * 2
     # The counts of the ZooKeeper server match those of its clients.
-    held = sum(row["zookeeper_watches"] for row in found["brokers"])
+    watch_count = sum(row["zookeeper_watches"] for row in found["brokers"])
     serving = cluster.zookeeper.program.serving
-    assert held == len(serving.watches.data) + len(serving.watches.children)
+    assert watch_count == len(serving.watches.data) + len(serving.watches.children)
 
     client = cluster.brokers[2].program.client
     before = controller["controller_watches"]

@@ -55,7 +55,7 @@ def write_orders(cluster: StandaloneProcess) -> None:
 
 
 def write_paid(cluster: StandaloneProcess) -> None:
-    """Write transactions, of which every other one is aborted."""
+    """Write transactions, and abort every other one."""
     producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "transactional.id": "cashier"})
     producer.init_transactions(20)
     for number in range(4):

@@ -107,8 +107,8 @@ def pages(
         while not rows:
             clock.advance(0.1)
         assert len(rows[0]) <= limit
-        held = [row["size_bytes"] for each in reader._partitions.values() for row in each.found]
-        assert sum(held) <= 3 * PAGE_BYTES_MAX + len(logs) * max(sizes.values(), default=0)
+        record_sizes = [row["size_bytes"] for each in reader._partitions.values() for row in each.found]
+        assert sum(record_sizes) <= 3 * PAGE_BYTES_MAX + len(logs) * max(sizes.values(), default=0)
         found.append(rows[0])
         spans.update(page.spans)
         assert sum(span.size for span in spans.values()) < before, "a page makes progress"

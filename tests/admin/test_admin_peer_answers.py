@@ -95,10 +95,10 @@ def test_invalid_response_of_the_only_broker_is_a_bad_gateway(world, document):
 @pytest.mark.parametrize("document", UNEXPECTED, ids=repr)
 def test_decisions_are_validated(document):
     """Decisions and departures without required members, or with wrong types, are rejected."""
-    assert refused(PEER_REMEMBERED, json.dumps(document)).status == 502
+    assert problem_for(PEER_REMEMBERED, json.dumps(document)).status == 502
 
 
-def refused(answer, text, status=200):
+def problem_for(answer, text, status=200):
     with pytest.raises(Problem) as raised:
         answer.read(2, status, text if isinstance(text, bytes) else text.encode())
     return raised.value
@@ -134,7 +134,7 @@ def test_unknown_members_are_accepted():
 )
 def test_problem_describes_the_error(text, wrong):
     """For any invalid response, the problem is short and names the broker and the location of the error."""
-    problem = refused(ROWS, text)
+    problem = problem_for(ROWS, text)
     assert problem.status == 502
     assert problem.detail.startswith(f"broker 2: its response (status 200) {wrong}")
     assert len(problem.detail) < 500
@@ -146,7 +146,7 @@ def test_problem_describes_the_error(text, wrong):
 @pytest.mark.parametrize(("status", "answered"), [(500, 500), (404, 404), (302, 502), (199, 502)])
 def test_malformed_problem_of_another_broker(document, status, answered):
     """Any document with an error status becomes a problem whose fields are text."""
-    problem = refused(ROWS, json.dumps(document), status)
+    problem = problem_for(ROWS, json.dumps(document), status)
     assert problem.status == answered
     assert isinstance(problem.title, str)
     assert isinstance(problem.detail, str)

@@ -68,7 +68,7 @@ FINISHED, MOVING, WAITING = StepState.FINISHED, StepState.MOVING, StepState.WAIT
 
 
 def test_finished_chunks_are_skipped() -> None:
-    """Of a finished chunk only the outcomes are read; its steps are still included in the numbering."""
+    """Only the outcomes are read from a finished chunk; its steps are still included in the numbering."""
     client = StoredPlan([*[FINISHED] * 9, MOVING, FINISHED, *[WAITING] * 3])
     assert result_of(numbers_of(PlanReader(client).unfinished_steps(PLAN_ID))) == [9, 11, 12, 13]  # type: ignore[arg-type]
     steps_read = [path for path in client.read if "/steps/" in path]

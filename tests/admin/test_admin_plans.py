@@ -271,7 +271,7 @@ def test_ended_plan_is_neither_changed_nor_cancelled(shared):
 
 
 def test_cancellation_is_one_write(scene):
-    """A cancellation only writes the plan's header, whose state tells whether finished moves are reverted too."""
+    """A cancellation only writes the plan's header, whose state shows whether finished moves are reverted too."""
     scene.cluster.brokers[CONTROLLER_BROKER].kill()  # no controller runs the plan until the session ends
     plan_id = put(scene, 1, PlanState.PENDING, steps_of(1))
     tried = scene.api.document("POST", f"/v1/plans/{plan_id}/cancel", {"rollback": True}, dry_run=True)
@@ -325,7 +325,7 @@ def test_only_one_plan_is_written_at_a_time(scene):
 
 
 def test_concurrent_plans(scene):
-    """Of two plans created at the same moment one is refused; it can be retried."""
+    """If two plans are created at the same moment, one is refused, and can be retried."""
     two = [
         Deferred.fromCoroutine(scene.api.answer_async("POST", "/v1/plans", scene.move(), dry_run=False))
         for _ in range(2)

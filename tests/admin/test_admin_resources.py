@@ -24,7 +24,7 @@ ASKED = 2
 
 
 class NoOtherBrokers:
-    """Other brokers, none of which has an admin listener."""
+    """Other brokers, without admin listeners."""
 
     def __init__(self, broker_id):
         self._broker_id = broker_id

@@ -21,7 +21,7 @@ from kreplica.errors import ErrorCode, KafkaError
 from kreplica.zookeeper import BadArguments, ConnectionLoss, NotSent, RequestTooLarge, SessionExpired
 
 
-def answering(reply, method="GET", **more):
+def api_with_response(reply, method="GET", **more):
     async def handler(call):
         if isinstance(reply, BaseException):
             raise reply
@@ -35,7 +35,7 @@ def answering(reply, method="GET", **more):
 
 def test_document():
     """A response is one line of JSON that must not be cached."""
-    answer = answering(JsonResponse({"é": [1, None]}, status=201, location="/it/1")).ask("GET", "/it")
+    answer = api_with_response(JsonResponse({"é": [1, None]}, status=201, location="/it/1")).ask("GET", "/it")
     assert (answer.status, answer.body) == (201, '{"é":[1,null]}\n'.encode())
     assert answer.headers["content-type"] == "application/json"
     assert answer.headers["cache-control"] == "no-store"
@@ -46,7 +46,7 @@ def test_document():
 @pytest.mark.parametrize("reply", [JsonResponse({"a": 1}, etag="7.x"), RawResponse(b"a", "text/css", etag="7.x")])
 def test_not_modified(reply):
     """A matching If-None-Match gets a 304 without a body."""
-    api = answering(reply)
+    api = api_with_response(reply)
     first = api.ask("GET", "/it")
     assert (first.status, first.headers["etag"]) == (200, '"7.x"')
     for known in ('"7.x"', 'W/"7.x"', '"1", "7.x"', "*"):
@@ -57,7 +57,7 @@ def test_not_modified(reply):
 
 def test_static_page():
     """A page is served unchanged."""
-    answer = answering(RawResponse(b"<p>", "text/html; charset=utf-8")).ask("GET", "/it")
+    answer = api_with_response(RawResponse(b"<p>", "text/html; charset=utf-8")).ask("GET", "/it")
     assert (answer.body, answer.headers["content-type"]) == (b"<p>", "text/html; charset=utf-8")
 
 
@@ -65,7 +65,7 @@ def test_static_page():
 def test_long_documents_are_complete(count):
     """Long documents, which are encoded in parts, equal those encoded at once."""
     document = {"rows": [{"n": number} for number in range(count)], "next": None, "more": list(range(count))}
-    answer = answering(JsonResponse(document)).ask("GET", "/it")
+    answer = api_with_response(JsonResponse(document)).ask("GET", "/it")
     assert answer.body == json.dumps(document, separators=(",", ":")).encode() + b"\n"
 
 
@@ -116,7 +116,7 @@ def test_long_documents_yield():
 )
 def test_errors_are_problems(error, status, title):
     """An exception raised by a handler becomes a problem document with an appropriate status."""
-    answer = answering(error).ask("GET", "/it")
+    answer = api_with_response(error).ask("GET", "/it")
     problem = answer.json()
     assert (answer.status, problem["status"], problem["title"]) == (status, status, title)
     assert answer.headers["content-type"] == "application/problem+json"
@@ -126,8 +126,11 @@ def test_errors_are_problems(error, status, title):
 
 def test_uncertain_writes():
     """The error for a failed write states whether it may have taken effect."""
-    assert "check the state before you retry" in answering(ConnectionLoss("/a")).ask("GET", "/it").json()["what_to_do"]
-    assert answering(NotSent("/a")).ask("GET", "/it").json()["what_to_do"].startswith("Nothing was written.")
+    assert (
+        "check the state before you retry"
+        in api_with_response(ConnectionLoss("/a")).ask("GET", "/it").json()["what_to_do"]
+    )
+    assert api_with_response(NotSent("/a")).ask("GET", "/it").json()["what_to_do"].startswith("Nothing was written.")
 
 
 def test_every_kafka_error_has_a_status():
@@ -138,7 +141,7 @@ def test_every_kafka_error_has_a_status():
 def test_internal_error():
     """An internal error is logged with details, which the response does not contain."""
     with capturedLogs() as logged:
-        answer = answering(ZeroDivisionError("secret")).ask("GET", "/it")
+        answer = api_with_response(ZeroDivisionError("secret")).ask("GET", "/it")
     assert (answer.status, b"secret" in answer.body) == (500, False)
     (event,) = [each for each in logged if each["log_level"] is LogLevel.critical]
     assert event["log_failure"].check(ZeroDivisionError)
@@ -328,7 +331,7 @@ def test_writes_are_logged():
     """The access log has writes, but not reads."""
     lines = []
     for method in ("GET", "DELETE"):
-        api = answering(JsonResponse({}), method)
+        api = api_with_response(JsonResponse({}), method)
         api.site._site.logFile = type("Log", (), {"write": staticmethod(lines.append)})
         api.ask(method, "/it")
     (line,) = lines

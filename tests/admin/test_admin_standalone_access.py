@@ -1,4 +1,4 @@
-"""Authentication on the admin port of a process with several brokers, some of which may be dead."""
+"""Authentication on the admin port of a process with several brokers, while all or some are running."""
 
 from __future__ import annotations
 

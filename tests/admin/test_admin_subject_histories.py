@@ -29,7 +29,7 @@ class Samples:
                 self.histories.add(subject, self.now_ms, activity, [activity])
             self.histories.end_sample(self.now_ms)
 
-    def kept(self, *subjects):
+    def kept_subjects(self, *subjects):
         span = span_of(self.now_ms - COARSE_MS * COARSE_POINTS, self.now_ms, self.now_ms)
         return [name for name in subjects if self.histories.read(name, ["rate"], span) is not None]
 
@@ -48,7 +48,7 @@ def test_memory_is_bounded(series, size_max):
 def test_idle_subjects_are_kept_below_the_limit():
     samples = Samples()
     samples.take(idle=0, busy=5)
-    assert samples.kept("idle", "busy", "unknown") == ["idle", "busy"]
+    assert samples.kept_subjects("idle", "busy", "unknown") == ["idle", "busy"]
 
 
 def test_more_active_subject_replaces_the_least_active_one():
@@ -56,23 +56,23 @@ def test_more_active_subject_replaces_the_least_active_one():
     samples = Samples()
     samples.take(30, was_busy=1000, steady=10, quiet=1)
     samples.take(180, steady=10, quiet=1, equal=1.2, new=20)
-    assert samples.kept("was_busy", "steady", "quiet", "equal", "new") == ["was_busy", "steady", "new"]
+    assert samples.kept_subjects("was_busy", "steady", "quiet", "equal", "new") == ["was_busy", "steady", "new"]
 
 
 def test_idle_subject_does_not_replace_another():
     samples = Samples()
     samples.take(a=1, b=1, c=1)
     samples.take(10, a=0, b=0, c=0, d=0)
-    assert samples.kept("a", "b", "c", "d") == ["a", "b", "c"]
+    assert samples.kept_subjects("a", "b", "c", "d") == ["a", "b", "c"]
 
 
 def test_subject_without_samples_is_dropped_after_six_hours():
     samples = Samples()
     samples.take(gone=5)
     samples.take(COARSE_POINTS, other=1)
-    assert samples.kept("gone") == ["gone"]
+    assert samples.kept_subjects("gone") == ["gone"]
     samples.take(1, other=1)
-    assert samples.kept("gone") == []
+    assert samples.kept_subjects("gone") == []
 
 
 def test_activity_of_many_short_lived_subjects_is_forgotten():

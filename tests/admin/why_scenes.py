@@ -121,8 +121,4 @@ class Members(Scene):
         return member, Deferred.fromCoroutine(member.join())
 
     def coordinator(self):
-        home = self.why("groups/readers")["facts"]["coordinator"]
-        return home
-
-    def others(self):
-        return [number for number in self.cluster.brokers if number != self.coordinator()]
+        return self.why("groups/readers")["facts"]["coordinator"]

@@ -29,7 +29,7 @@ ROW = {
 CLUSTER = {"users": [], "next": None}
 
 
-def written(acls, *, dry_run=False):
+def acl_response(acls, *, dry_run=False):
     return {"acls": acls, "dry_run": dry_run, "znodes": [{"operation": "create", "path": "/kafka-acl/Topic/orders"}]}
 
 
@@ -123,7 +123,7 @@ def test_list_of_acls(admin, kreplica):
     ],
 )
 def test_new_acls(admin, kreplica, resource, expected):
-    admin.answers["POST /v1/acls"] = written([ROW])
+    admin.answers["POST /v1/acls"] = acl_response([ROW])
     done = kreplica("acl", "create", "User:alice", "Read,DescribeConfigs", resource, "--prefixed", "--deny")
     assert done.exit_code == 0
     kind, name = expected
@@ -148,7 +148,7 @@ def test_invalid_acl(kreplica, words, message):
 def test_deletion_of_acls(admin, kreplica):
     """The ACLs are shown before the confirmation; a dry run needs no confirmation."""
     admin.answers["GET /v1/acls"] = {"acls": [ROW], "next": None}
-    admin.answers["DELETE /v1/acls"] = written([ROW])
+    admin.answers["DELETE /v1/acls"] = acl_response([ROW])
     assert kreplica("acl", "delete").exit_code == 2
     assert kreplica("acl", "delete", "orders", answer="n\n").exit_code == 1
     assert [each.method for each in admin.requests] == ["GET"]
@@ -156,7 +156,7 @@ def test_deletion_of_acls(admin, kreplica):
     assert done.stdout.endswith("Deleted 1 ACL.\n")
     query = {"resource_type": "topic", "resource_name": "orders", "pattern_type": "literal", "principal": "User:alice"}
     assert admin.last.query == {**query, "dry_run": "false"}
-    admin.answers["DELETE /v1/acls"] = written([ROW], dry_run=True)
+    admin.answers["DELETE /v1/acls"] = acl_response([ROW], dry_run=True)
     assert "/kafka-acl/Topic/orders" in kreplica("acl", "delete", "orders", "--dry-run").stdout
 
 

@@ -191,17 +191,17 @@ def test_start_and_end_positions(shared: KafkaCluster, topic: str, run: Callable
     """Options select a start by offset, time or number of last records, partitions, and an end."""
     write(shared.bootstrap_servers, topic, 30, size=1)
 
-    def printed(*options: object) -> list[str]:
+    def consume(*options: object) -> list[str]:
         return run("consume", topic, *options).stdout.split()
 
-    assert sorted(map(int, printed())) == list(range(30))
-    assert printed("--partitions", "1") == [str(number) for number in range(1, 30, 3)]
-    assert printed("--partitions", "0", "--from", "8") == ["24", "27"]
-    assert sorted(printed("--from", "-1")) == ["27", "28", "29"]
-    assert sorted(printed("--from", "timestamp:1027")) == ["27", "28", "29"]
-    assert printed("--from", "2100-01-01") == []
-    assert len(printed("--count", "4")) == 4
-    assert printed("--format", "{partition}/{offset}\\n", "--partitions", "2", "--count", "2") == ["2/0", "2/1"]
+    assert sorted(map(int, consume())) == list(range(30))
+    assert consume("--partitions", "1") == [str(number) for number in range(1, 30, 3)]
+    assert consume("--partitions", "0", "--from", "8") == ["24", "27"]
+    assert sorted(consume("--from", "-1")) == ["27", "28", "29"]
+    assert sorted(consume("--from", "timestamp:1027")) == ["27", "28", "29"]
+    assert consume("--from", "2100-01-01") == []
+    assert len(consume("--count", "4")) == 4
+    assert consume("--format", "{partition}/{offset}\\n", "--partitions", "2", "--count", "2") == ["2/0", "2/1"]
 
 
 def test_committed_records_only(shared: KafkaCluster, topic: str, run: Callable[..., Result]) -> None:
@@ -427,7 +427,7 @@ NOWHERE = "127.0.0.1:1"
 
 @pytest.fixture
 def line(tmp_path: Path) -> tuple[str, str]:
-    """Return options with which ``produce`` writes one record."""
+    """Return options that make ``produce`` write one record."""
     (tmp_path / "line").write_text("a line\n")
     return "--file", str(tmp_path / "line")
 

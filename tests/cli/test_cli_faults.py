@@ -1,4 +1,4 @@
-"""``kreplica cluster`` and ``kreplica broker`` show faults, the commands that explain them, and what is unknown."""
+"""``kreplica cluster`` and ``kreplica broker`` show faults, the commands that explain them, and unknown data."""
 
 from __future__ import annotations
 

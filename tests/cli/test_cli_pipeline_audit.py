@@ -25,7 +25,7 @@ GOOD = "orders<b>"
 
 
 def report(*, differences: int = 0, is_empty: bool = False) -> AuditReport:
-    """Return a report about a partition with three replicas, one of which is behind, and an empty partition."""
+    """Return a report about an empty partition, and one with three replicas, including one that is behind."""
     found = Comparison(GOOD, 2, 10, 1000)
     if not is_empty:
         found.coverages += [Coverage(each, 10, 900 if each == 3 else 1000, 50, 4096, each == 3) for each in (1, 2, 3)]
@@ -200,7 +200,7 @@ def test_html_page(run: Run, tmp_path: Path, found: AuditReport) -> None:
 
 
 def test_large_page_is_bounded() -> None:
-    """Of many partitions and differences only the first are shown, with the total numbers."""
+    """A large page shows only the first partitions and differences, and the total numbers."""
     partitions = []
     for number in range(3000):
         found = Comparison("t", number, 0, 1000, [Coverage(1, 0, 1000, 1, 100, False)])

@@ -23,7 +23,7 @@ THROTTLED = {
 }
 
 
-def written(row, *, dry_run=False):
+def quota_response(row, *, dry_run=False):
     return {**row, "dry_run": dry_run, "znodes": [{"operation": "set", "path": "/config/users/alice", "data": {}}]}
 
 
@@ -68,7 +68,7 @@ def test_list_of_throttled_clients(admin, kreplica):
 )
 def test_new_quota(admin, kreplica, words, expected, text):
     answer = {"user": None, "client_id": None, "ip": None, **expected, "quotas": {"request_percentage": 12.5}}
-    admin.answers["PATCH /v1/quotas"] = written(answer)
+    admin.answers["PATCH /v1/quotas"] = quota_response(answer)
     done = kreplica("quota", "set", words, "request_percentage=12.5", "producer_byte_rate=1000")
     assert admin.last.body == {**expected, "quotas": {"request_percentage": 12.5, "producer_byte_rate": 1000}}
     assert text in done.stdout
@@ -96,7 +96,7 @@ def test_invalid_quota(kreplica, words, message):
 def test_deletion_of_quotas(admin, kreplica):
     """After a confirmation, all quotas of the entity are deleted, or those that are named."""
     admin.answers["GET /v1/quotas"] = PAGE
-    admin.answers["PATCH /v1/quotas"] = written({**ALICE, "quotas": {}})
+    admin.answers["PATCH /v1/quotas"] = quota_response({**ALICE, "quotas": {}})
     assert kreplica("quota", "delete", "user:alice", answer="n\n").exit_code == 1
     assert admin.last.method == "GET"
     done = kreplica("quota", "delete", "user:alice", answer="y\n")
@@ -105,7 +105,7 @@ def test_deletion_of_quotas(admin, kreplica):
     kreplica("quota", "delete", "users", "consumer_byte_rate", "--yes")
     assert admin.last.body == {"user": DEFAULT_ENTITY, "quotas": {"consumer_byte_rate": None}}
     assert "client ID x has no quotas" in kreplica("quota", "delete", "client-id:x").stderr
-    admin.answers["PATCH /v1/quotas"] = written({**ALICE, "quotas": {}}, dry_run=True)
+    admin.answers["PATCH /v1/quotas"] = quota_response({**ALICE, "quotas": {}}, dry_run=True)
     assert "/config/users/alice" in kreplica("quota", "delete", "user:alice", "--dry-run").stdout
 
 

@@ -92,12 +92,12 @@ def test_killed_sweep_leaves_no_process() -> None:
     with subprocess.Popen(words, start_new_session=True, stderr=subprocess.DEVNULL) as sweep:
         group = sweep.pid
 
-        def others() -> list[int]:
+        def child_processes() -> list[int]:
             return [pid for pid in processes_of(group) if pid != sweep.pid]
 
-        wait_until(lambda: len(others()) >= 2, "two child processes of the sweep")
+        wait_until(lambda: len(child_processes()) >= 2, "two child processes of the sweep")
         sweep.kill()
-    wait_until(lambda: not others(), "the end of the child processes")
+    wait_until(lambda: not child_processes(), "the end of the child processes")
 
 
 def processes_of(group: int) -> list[int]:

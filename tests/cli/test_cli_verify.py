@@ -102,7 +102,7 @@ def test_other_server(verify: Verify, web_server: int) -> None:
 # --- output -----------------------------------------------------------------------------------------------------------
 
 
-def shown(verdict: Verdict) -> str:
+def text_of(verdict: Verdict) -> str:
     out = io.StringIO()
     describe(verdict, Console(file=out, width=140))
     return out.getvalue()
@@ -134,7 +134,7 @@ def verdict(lost: int = 0, *, kept: bool = True, **changes: Any) -> Verdict:
 
 def test_clean_verdict() -> None:
     """For a clean run, the output has statistics, a table of all anomalies, and the conclusion."""
-    text = shown(verdict(errors={"ConnectionLost": 3}))
+    text = text_of(verdict(errors={"ConnectionLost": 3}))
     assert "topic t: 2 partitions, 3 replicas on 3 brokers, min.insync.replicas=2, acks=all" in text
     assert "5,000 of 5,000 records acknowledged in 10 s (500/s, 0.20 MB/s), 15,000 read" in text
     assert "1.5 ms (p50), 20.0 ms (p99), 2,500.0 ms (max); longest pause 2.25 s" in text
@@ -144,7 +144,7 @@ def test_clean_verdict() -> None:
 
 def test_failed_verdict() -> None:
     """For a failed run, the output has the number of anomalies and a few examples."""
-    text = shown(verdict(lost=100))
+    text = text_of(verdict(lost=100))
     assert "b'0' was acknowledged to producer-0.0 but never read; other records were read up to 101" in text
     assert text.count("was acknowledged to producer-0.0") == 5
     assert "and 95 more of this kind" in text
@@ -155,8 +155,8 @@ def test_permitted_anomalies() -> None:
     """Anomalies that the settings permit are shown but do not fail the run."""
     found = verdict(lost=1, kept=False)
     assert found.clean
-    assert "lost write                        1  noteworthy" in shown(found)
-    assert shown(found).rstrip().endswith("clean: the guarantees of acks=1 held")
+    assert "lost write                        1  noteworthy" in text_of(found)
+    assert text_of(found).rstrip().endswith("clean: the guarantees of acks=1 held")
 
 
 @pytest.mark.parametrize(
@@ -168,7 +168,7 @@ def test_permitted_anomalies() -> None:
 )
 def test_cluster_does_not_recover(changes: dict[str, Any], conclusion: str) -> None:
     """If the cluster does not recover, the run fails."""
-    assert shown(verdict(**changes)).rstrip().endswith(conclusion)
+    assert text_of(verdict(**changes)).rstrip().endswith(conclusion)
 
 
 @pytest.mark.parametrize(
@@ -181,8 +181,8 @@ def test_cluster_does_not_recover(changes: dict[str, Any], conclusion: str) -> N
 )
 def test_rare_events(changes: dict[str, Any], line: str) -> None:
     """Rare events have a line only if they happened."""
-    assert line in shown(verdict(**changes))
-    assert line not in shown(verdict())
+    assert line in text_of(verdict(**changes))
+    assert line not in text_of(verdict())
 
 
 def progress(at_s: float, phase: str = "writing") -> Progress:

@@ -33,7 +33,7 @@ class ContractServer:
         self._server.owner = self  # type: ignore[attr-defined]
         self.stopping = threading.Event()
         self.stream_problem: tuple[int, object] | None = None
-        """If set, the status and document with which streams are refused; open streams end."""
+        """If set, the status and document of the response to requests for streams; open streams end."""
 
     @property
     def url(self) -> str:

@@ -1,4 +1,4 @@
-"""A cluster for tests of dialogs, and a check that a dialog writes what its preview shows."""
+"""A cluster for tests of dialogs, and a check that a dialog's writes equal its preview."""
 
 from __future__ import annotations
 
@@ -77,10 +77,10 @@ def wait_for_api(cluster: StandaloneProcess, path: str, condition: Callable[[Any
     return found
 
 
-def previewed_writes(at: Browser) -> list[tuple[str, str, str]]:
+def previewed_writes(view: Browser) -> list[tuple[str, str, str]]:
     """Return the writes to ZooKeeper in the current preview: operation, path and data."""
     read = "return document.querySelector('.preview[aria-busy=false] pre')?.textContent"
-    text = at.until(lambda: at.driver.execute_script(read), "writes in the dialog")
+    text = view.until(lambda: view.driver.execute_script(read), "writes in the dialog")
     writes = []
     for each in text.split("\n\n"):
         first, _, data = each.partition("\n")
@@ -89,17 +89,17 @@ def previewed_writes(at: Browser) -> list[tuple[str, str, str]]:
     return writes
 
 
-def preview_rows(at: Browser) -> list[list[str]]:
+def preview_rows(view: Browser) -> list[list[str]]:
     """Return the cell texts of each row in the current preview."""
     read = """return [...document.querySelectorAll('.preview[aria-busy=false] tbody tr')]
         .map(row => [...row.children].map(cell => cell.innerText))"""
-    return list(at.until(lambda: at.driver.execute_script(read), "rows in the preview"))
+    return list(view.until(lambda: view.driver.execute_script(read), "rows in the preview"))
 
 
-def confirm_writes(at: Browser, cluster: StandaloneProcess, button: str) -> list[tuple[str, str, str]]:
+def confirm_writes(view: Browser, cluster: StandaloneProcess, button: str) -> list[tuple[str, str, str]]:
     """Press a dialog's button, check that the znodes are as previewed, and return the previewed writes."""
-    writes = previewed_writes(at)
-    at.confirm(button)
+    writes = previewed_writes(view)
+    view.confirm(button)
     check_writes(cluster, writes)
     return writes
 

@@ -91,7 +91,7 @@ def post(cluster: StandaloneProcess, path: str, body: object) -> dict:
 
 @contextmanager
 def load(cluster: StandaloneProcess) -> Iterator[None]:
-    """Produce orders, payments and clicks, with two groups, one of which falls behind."""
+    """Produce orders, payments and clicks, with a group that keeps up and one that falls behind."""
     stopped = threading.Event()
     threads = [
         threading.Thread(target=produce, args=(cluster, stopped)),

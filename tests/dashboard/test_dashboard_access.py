@@ -33,13 +33,13 @@ def broker(tmp_path_factory):
         yield process
 
 
-def log_in(at, **fields):
-    at.until_text("requires a login", "dialog")
+def log_in(view, **fields):
+    view.until_text("requires a login", "dialog")
     if "Token" in fields:
-        at.press("Use a token")
+        view.press("Use a token")
     for label, text in fields.items():
-        at.fill(label, text)
-    at.confirm("Log in")
+        view.fill(label, text)
+    view.confirm("Log in")
 
 
 def test_users_and_their_access(page, broker):

@@ -16,57 +16,57 @@ def server():
 
 
 @pytest.fixture
-def at(page, server):
+def view(page, server):
     page.base = server.url
     yield page
     assert page.console_errors() == []
 
 
-def test_metrics_of_a_client(at):
+def test_metrics_of_a_client(view):
     """The list links to a client's metrics, which can be searched; names sent by clients are shown as text."""
-    at.open("clients")
-    at.until_text("20 clients")
-    at.until_text(HOSTILE)
-    at.press("shop-0")
-    at.until(lambda: at.address.endswith(f"client/{CLIENT}"))
-    at.until_text("4 values")
-    at.until_text("The client has more values than are shown.")
-    at.until_text("0.842")
-    at.fill("Find a metric", "send.total")
-    at.until(lambda: len(at.all("tbody tr")) == 1)
-    at.until_text("12,345")
-    assert at.all("main script, main img") == []
-    assert violations(at, RULES) == []
+    view.open("clients")
+    view.until_text("20 clients")
+    view.until_text(HOSTILE)
+    view.press("shop-0")
+    view.until(lambda: view.address.endswith(f"client/{CLIENT}"))
+    view.until_text("4 values")
+    view.until_text("The client has more values than are shown.")
+    view.until_text("0.842")
+    view.fill("Find a metric", "send.total")
+    view.until(lambda: len(view.all("tbody tr")) == 1)
+    view.until_text("12,345")
+    assert view.all("main script, main img") == []
+    assert violations(view, RULES) == []
 
 
-def test_connection_leads_to_its_client(at):
+def test_connection_leads_to_its_client(view):
     """A connection links to its client, unless the client sends no metrics."""
-    at.open("broker/1/connections")
-    at.until_text("250 connections")
-    assert [link.text for link in at.all("tbody a[href]")] == ["shop-101"]
-    at.press("shop-101")
-    at.until_text("4 values")
+    view.open("broker/1/connections")
+    view.until_text("250 connections")
+    assert [link.text for link in view.all("tbody a[href]")] == ["shop-101"]
+    view.press("shop-101")
+    view.until_text("4 values")
 
 
-def test_subscription_is_created_and_deleted(at):
+def test_subscription_is_created_and_deleted(view):
     """The previews of a creation and a deletion show the znodes; invalid values are refused before the preview."""
-    at.open("clients")
-    at.press("New subscription")
-    at.fill("Name", "of orders")
-    at.fill("Interval in seconds", "0.01")
-    at.press("Preview")
-    at.until_text("Enter 0.1 to 3600 seconds.", "dialog")
-    at.fill("Interval in seconds", "2.5")
-    at.fill("Clients", "client_id=orders-.*")
-    at.press("Preview")
-    at.until_text("Create the subscription of orders?", "dialog")
-    at.until_text("/configs/client-metrics/of orders", "dialog")
+    view.open("clients")
+    view.press("New subscription")
+    view.fill("Name", "of orders")
+    view.fill("Interval in seconds", "0.01")
+    view.press("Preview")
+    view.until_text("Enter 0.1 to 3600 seconds.", "dialog")
+    view.fill("Interval in seconds", "2.5")
+    view.fill("Clients", "client_id=orders-.*")
+    view.press("Preview")
+    view.until_text("Create the subscription of orders?", "dialog")
+    view.until_text("/configs/client-metrics/of orders", "dialog")
     for text in ('"interval.ms": 2500', '"match": "client_id=orders-.*"', '"metrics": "*"'):
-        at.until_text(text, "dialog")
-    at.press("Create")
-    at.until(lambda: at.address.endswith("subscription/of%20orders"))
-    at.until_text("interval.ms")
-    at.press("Delete")
-    at.until_text("Delete the subscription of orders?", "dialog")
-    at.all("dialog .danger")[0].click()
-    at.until(lambda: at.address.endswith("clients"))
+        view.until_text(text, "dialog")
+    view.press("Create")
+    view.until(lambda: view.address.endswith("subscription/of%20orders"))
+    view.until_text("interval.ms")
+    view.press("Delete")
+    view.until_text("Delete the subscription of orders?", "dialog")
+    view.all("dialog .danger")[0].click()
+    view.until(lambda: view.address.endswith("clients"))

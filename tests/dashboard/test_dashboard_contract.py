@@ -56,7 +56,7 @@ def small():
 
 
 @pytest.fixture
-def at(page, small):
+def view(page, small):
     page.base = small.url
     return page
 
@@ -68,15 +68,15 @@ def settle(page):
 
 
 @pytest.mark.parametrize(("scheme", "rules"), [("light", RULES), ("dark", CONTRAST)])
-def test_pages_are_accessible(at, scheme, rules):
+def test_pages_are_accessible(view, scheme, rules):
     """In both themes, all pages have correct labels, roles, headings and contrast, and no errors in the console."""
-    at.scheme(scheme)
+    view.scheme(scheme)
     found = {}
     for address, heading in PAGES.items():
-        at.open(address)
-        settle(at)
-        assert at.heading == heading
-        found[address] = (violations(at, rules), at.console_errors())
+        view.open(address)
+        settle(view)
+        assert view.heading == heading
+        found[address] = (violations(view, rules), view.console_errors())
     assert found == {address: ([], []) for address in PAGES}
 
 
@@ -100,60 +100,60 @@ DIALOGS = (
 """The address of a page, and the button on it that opens a dialog."""
 
 
-def test_dialogs_are_accessible(at):
+def test_dialogs_are_accessible(view):
     """Each dialog has a name, gets the focus, returns it after Escape, and fits on a phone."""
     found = {}
     for address, name in DIALOGS:
-        at.open(address)
-        opener = at.named(name, "button")
-        at.driver.execute_script("arguments[0].focus()", opener)
-        at.keys(Keys.ENTER)
-        at.until(lambda: at.all("dialog"), name)
-        at.until(lambda: not at.driver.execute_script("return document.querySelector('dialog [aria-busy=true]')"))
-        at.until(lambda: "Requesting" not in at.text("dialog"))
-        found[address, name] = violations(at)
-        assert at.driver.execute_script("return document.querySelector('dialog').contains(document.activeElement)")
-        at.size(390, 844)
+        view.open(address)
+        opener = view.named(name, "button")
+        view.driver.execute_script("arguments[0].focus()", opener)
+        view.keys(Keys.ENTER)
+        view.until(lambda: view.all("dialog"), name)
+        view.until(lambda: not view.driver.execute_script("return document.querySelector('dialog [aria-busy=true]')"))
+        view.until(lambda: "Requesting" not in view.text("dialog"))
+        found[address, name] = violations(view)
+        assert view.driver.execute_script("return document.querySelector('dialog').contains(document.activeElement)")
+        view.size(390, 844)
         width = "return document.querySelector('dialog').scrollWidth - document.querySelector('dialog').clientWidth"
-        assert at.driver.execute_script(width) <= 0, name
-        at.size(1280, 900)
-        at.keys(Keys.ESCAPE)
-        at.until(lambda: not at.all("dialog"))
-        focused = at.driver.switch_to.active_element
+        assert view.driver.execute_script(width) <= 0, name
+        view.size(1280, 900)
+        view.keys(Keys.ESCAPE)
+        view.until(lambda: not view.all("dialog"))
+        focused = view.driver.switch_to.active_element
         assert focused.text == name or focused.get_attribute("aria-label") == name
     assert found == {dialog: [] for dialog in DIALOGS}
 
 
-def test_records_are_deleted_with_the_keyboard(at, small):
+def test_records_are_deleted_with_the_keyboard(view, small):
     """The dialog's field for the topic's name has the focus; Enter confirms once the name is complete."""
     small.writes.clear()
-    at.open("topic/orders-0000")
-    at.until_text("In sync")
-    at.driver.execute_script("arguments[0].focus()", at.named("Delete records", "button"))
-    at.keys(Keys.ENTER)
-    at.until(lambda: at.all("dialog .preview[aria-busy=false]"))
-    at.keys("orders-000", Keys.ENTER)
+    view.open("topic/orders-0000")
+    view.until_text("In sync")
+    view.driver.execute_script("arguments[0].focus()", view.named("Delete records", "button"))
+    view.keys(Keys.ENTER)
+    view.until(lambda: view.all("dialog .preview[aria-busy=false]"))
+    view.keys("orders-000", Keys.ENTER)
     assert small.writes == []
-    at.keys("0", Keys.ENTER)
-    at.until(lambda: not at.all("dialog"))
+    view.keys("0", Keys.ENTER)
+    view.until(lambda: not view.all("dialog"))
     assert small.writes == [("DELETE", "/v1/topics/orders-0000/messages", None)]
 
 
-def test_form_has_the_focus(at, small):
+def test_form_has_the_focus(view, small):
     """On a page with a form, the first field has the focus; on other pages, the heading does."""
-    at.open("topics")
-    at.until(lambda: at.all("tbody tr"))
-    at.press("Create topic")
-    at.until(lambda: at.address == "topics/new")
+    view.open("topics")
+    view.until(lambda: view.all("tbody tr"))
+    view.press("Create topic")
+    view.until(lambda: view.address == "topics/new")
     small.writes.clear()
-    at.keys("made", Keys.TAB, "6")
-    at.until(lambda: at.all(".preview[aria-busy=false] pre"))
-    at.keys(Keys.ENTER)
-    at.until(lambda: small.writes)
+    view.keys("made", Keys.TAB, "6")
+    view.until(lambda: view.all(".preview[aria-busy=false] pre"))
+    view.keys(Keys.ENTER)
+    view.until(lambda: small.writes)
     assert small.writes == [("POST", "/v1/topics", {"name": "made", "partitions": 6})]
 
 
-def test_markup_in_names_and_messages_is_text(at):
+def test_markup_in_names_and_messages_is_text(view):
     """Markup in keys, values, headers, groups, comments and entries is shown as text, and never interpreted."""
     for address in (
         "messages/orders-0000",
@@ -162,111 +162,111 @@ def test_markup_in_names_and_messages_is_text(at):
         "plan/plan-0000000001",
         "why/partitions/orders-0000/1",
     ):
-        at.open(address)
-        at.until_text(HOSTILE)
-        assert at.all("main script, main img") == []
-    at.open("messages/orders-0000")
-    at.press("Details of message 0 of partition 0")
-    at.until_text(HOSTILE, ".details-row")
-    assert at.all(".details-row script, .details-row img") == []
-    at.open("messages/orders-0000/tail")
-    at.until_text(HOSTILE)
-    assert "owned" not in at.driver.title
+        view.open(address)
+        view.until_text(HOSTILE)
+        assert view.all("main script, main img") == []
+    view.open("messages/orders-0000")
+    view.press("Details of message 0 of partition 0")
+    view.until_text(HOSTILE, ".details-row")
+    assert view.all(".details-row script, .details-row img") == []
+    view.open("messages/orders-0000/tail")
+    view.until_text(HOSTILE)
+    assert "owned" not in view.driver.title
 
 
-def test_keyboard_navigation(at):
+def test_keyboard_navigation(view):
     """The keyboard alone is enough to skip to the content, navigate, list the keys, and open an explanation."""
-    at.open("brokers")
-    at.until_text("leader", ".map-legend")
-    assert at.tab() == "a Skip to the content"
-    at.keys(Keys.ENTER)
-    assert at.driver.switch_to.active_element.get_attribute("id") == "main"
-    at.keys("?")
-    at.until_text("Overview", "dialog")
-    at.keys(Keys.ESCAPE)
-    at.until(lambda: not at.all("dialog"))
-    reached = [at.tab() for _ in range(20)]
+    view.open("brokers")
+    view.until_text("leader", ".map-legend")
+    assert view.tab() == "a Skip to the content"
+    view.keys(Keys.ENTER)
+    assert view.driver.switch_to.active_element.get_attribute("id") == "main"
+    view.keys("?")
+    view.until_text("Overview", "dialog")
+    view.keys(Keys.ESCAPE)
+    view.until(lambda: not view.all("dialog"))
+    reached = [view.tab() for _ in range(20)]
     (cell,) = [name for name in reached if name.startswith("span")]
     assert "on broker 1" in cell
     assert len([name for name in reached if "Cordon broker" in name]) == 2
-    at.driver.execute_script("document.querySelector('.map .cell[tabindex=\"0\"]').focus()")
-    at.keys(Keys.ARROW_DOWN, Keys.ARROW_RIGHT)
-    assert "on broker 2" in at.driver.switch_to.active_element.get_attribute("aria-label")
-    at.keys(Keys.ENTER)
-    at.until(lambda: at.address.startswith("why/partitions/"))
-    at.keys("g", "t")
-    at.until(lambda: at.address == "topics" and at.heading == "Topics")
-    at.keys("/")
-    assert at.driver.switch_to.active_element.get_attribute("type") == "search"
-    at.driver.back()
-    at.until(lambda: at.address.startswith("why/partitions/"))
+    view.driver.execute_script("document.querySelector('.map .cell[tabindex=\"0\"]').focus()")
+    view.keys(Keys.ARROW_DOWN, Keys.ARROW_RIGHT)
+    assert "on broker 2" in view.driver.switch_to.active_element.get_attribute("aria-label")
+    view.keys(Keys.ENTER)
+    view.until(lambda: view.address.startswith("why/partitions/"))
+    view.keys("g", "t")
+    view.until(lambda: view.address == "topics" and view.heading == "Topics")
+    view.keys("/")
+    assert view.driver.switch_to.active_element.get_attribute("type") == "search"
+    view.driver.back()
+    view.until(lambda: view.address.startswith("why/partitions/"))
 
 
-def test_the_default_theme_is_that_of_the_system(at):
+def test_the_default_theme_is_that_of_the_system(view):
     """The theme follows the system until the button selects the other one, which is remembered."""
     background = "return getComputedStyle(document.documentElement).backgroundColor"
-    at.open("plans")
-    light = at.driver.execute_script(background)
-    at.scheme("dark")
-    dark = at.driver.execute_script(background)
+    view.open("plans")
+    light = view.driver.execute_script(background)
+    view.scheme("dark")
+    dark = view.driver.execute_script(background)
     assert light != dark
-    at.press("Light theme")
-    assert at.driver.execute_script(background) == light
-    at.open("groups")
-    assert at.driver.execute_script(background) == light
+    view.press("Light theme")
+    assert view.driver.execute_script(background) == light
+    view.open("groups")
+    assert view.driver.execute_script(background) == light
 
 
-def test_an_error_shows_what_to_do(at, small):
+def test_an_error_shows_what_to_do(view, small):
     """If the API refuses a form, the page shows its error and advice."""
     small.writes.clear()
-    at.open("topics/new")
-    at.fill("Name", "refused")
-    at.until_text("the topic refused exists", "main form [role=alert]")
-    assert "Choose another name." in at.text("main form [role=alert]")
-    assert not at.named("Create").is_enabled()
+    view.open("topics/new")
+    view.fill("Name", "refused")
+    view.until_text("the topic refused exists", "main form [role=alert]")
+    assert "Choose another name." in view.text("main form [role=alert]")
+    assert not view.named("Create").is_enabled()
     assert small.writes == []
-    assert at.console_errors(["409"]) == []
+    assert view.console_errors(["409"]) == []
 
 
-def test_writes_are_previewed(at, small):
+def test_writes_are_previewed(view, small):
     """A plan's moves, warnings and znodes are previewed, and the confirmed plan is the previewed one."""
     small.writes.clear()
-    at.open("plans/new")
-    at.until_text("Rebalance")
-    at.one("input[value=drain]").click()
-    at.until(lambda: at.all("input[type=checkbox][value='2']"))
-    at.one("input[type=checkbox][value='2']").click()
-    at.fill("Throttle, MB/s per broker", "20")
-    at.fill("Comment", "for the new disks")
-    at.press("Preview")
-    at.until_text("Preview")
-    at.until_text("create /plans")
+    view.open("plans/new")
+    view.until_text("Rebalance")
+    view.one("input[value=drain]").click()
+    view.until(lambda: view.all("input[type=checkbox][value='2']"))
+    view.one("input[type=checkbox][value='2']").click()
+    view.fill("Throttle, MB/s per broker", "20")
+    view.fill("Comment", "for the new disks")
+    view.press("Preview")
+    view.until_text("Preview")
+    view.until_text("create /plans")
     assert small.writes == []
-    at.press("Start the plan")
-    at.until(lambda: at.address == "plan/plan-0000000001")
+    view.press("Start the plan")
+    view.until(lambda: view.address == "plan/plan-0000000001")
     body = {"kind": "drain", "brokers": [2], "throttle_bytes_per_second": 20_000_000, "comment": "for the new disks"}
     assert small.writes == [("POST", "/v1/plans", body)]
-    at.until_text("plan-0000000001 was created.", "#notification")
+    view.until_text("plan-0000000001 was created.", "#notification")
 
 
-def test_a_deletion_must_be_confirmed_by_typing(at, small):
+def test_a_deletion_must_be_confirmed_by_typing(view, small):
     """The button for a deletion is disabled until the topic's name has been typed."""
     small.writes.clear()
-    at.open("topic/orders-0000")
-    at.press("Delete")
-    at.until_text("to ZooKeeper", "dialog")
-    button = next(found for found in at.all("dialog button") if found.text == "Delete")
+    view.open("topic/orders-0000")
+    view.press("Delete")
+    view.until_text("to ZooKeeper", "dialog")
+    button = next(found for found in view.all("dialog button") if found.text == "Delete")
     assert not button.is_enabled()
-    at.fill("Type “orders-0000” to continue", "orders-0000")
-    at.confirm("Delete")
+    view.fill("Type “orders-0000” to continue", "orders-0000")
+    view.confirm("Delete")
     assert small.writes == [("DELETE", "/v1/topics/orders-0000", None)]
 
 
-def test_a_refresh_keeps_focus_selection_and_scrolling(at):
+def test_a_refresh_keeps_focus_selection_and_scrolling(view):
     """A refresh updates the existing row elements, so that focus and selection are kept."""
-    at.open("topics")
-    at.until(lambda: len(at.all("tbody tr")) == 8)
-    at.driver.execute_script(
+    view.open("topics")
+    view.until(lambda: len(view.all("tbody tr")) == 8)
+    view.driver.execute_script(
         """window.rows = [...document.querySelectorAll('tbody tr')];
         rows[2].querySelector('a').focus();
         getSelection().selectAllChildren(rows[3]);
@@ -277,27 +277,27 @@ def test_a_refresh_keeps_focus_selection_and_scrolling(at):
             return original(path, ...rest);
         };"""
     )
-    at.until(lambda: at.driver.execute_script("return window.fetches >= 2"))
+    view.until(lambda: view.driver.execute_script("return window.fetches >= 2"))
     kept = "return rows.every((row, i) => row === document.querySelectorAll('tbody tr')[i])"
-    assert at.driver.execute_script(kept)
-    assert at.driver.execute_script("return document.activeElement === rows[2].querySelector('a')")
-    assert at.driver.execute_script("return rows[3].contains(getSelection().anchorNode)")
+    assert view.driver.execute_script(kept)
+    assert view.driver.execute_script("return document.activeElement === rows[2].querySelector('a')")
+    assert view.driver.execute_script("return rows[3].contains(getSelection().anchorNode)")
 
 
-def test_pages_fit_a_phone(at):
+def test_pages_fit_a_phone(view):
     """No page is wider than a phone's screen; wide tables scroll separately, and message values are visible."""
-    at.size(390, 844)
+    view.size(390, 844)
     wide = {}
     try:
         for address in PAGES:
-            at.open(address)
-            settle(at)
-            wide[address] = at.driver.execute_script(WIDE)
+            view.open(address)
+            settle(view)
+            wide[address] = view.driver.execute_script(WIDE)
         assert wide == {address: [] for address in PAGES}
-        at.open("messages/orders-0000")
-        assert at.one("td.value").is_displayed()
+        view.open("messages/orders-0000")
+        assert view.one("td.value").is_displayed()
     finally:
-        at.size(1280, 900)
+        view.size(1280, 900)
 
 
 def test_login(page):
@@ -380,45 +380,45 @@ def test_an_unreachable_broker_is_reported(page):
     page.console_errors()
 
 
-def test_times_are_in_utc(at, small):
+def test_times_are_in_utc(view, small):
     """Times are shown and entered in UTC, with the zone's name, whatever the browser's time zone."""
     zone = "Emulation.setTimezoneOverride"
-    at.driver.execute_cdp_cmd(zone, {"timezoneId": "Asia/Kolkata"})
+    view.driver.execute_cdp_cmd(zone, {"timezoneId": "Asia/Kolkata"})
     try:
-        at.open("broker/1")
+        view.open("broker/1")
         started = datetime.fromtimestamp(int(small.world.started_ms) / 1000, UTC)
-        at.until_text(f"{started.isoformat(' ', 'milliseconds')[:-6]} UTC", ".facts")
-        at.open("messages/orders-0000?from=timestamp:1790000000000")
-        shown = at.field("Time").get_attribute("value")
+        view.until_text(f"{started.isoformat(' ', 'milliseconds')[:-6]} UTC", ".facts")
+        view.open("messages/orders-0000?from=timestamp:1790000000000")
+        shown = view.field("Time").get_attribute("value")
         assert datetime.fromisoformat(f"{shown}Z").timestamp() == 1_790_000_000
-        at.press("Show")
-        assert "from=timestamp%3A1790000000000" in at.address
+        view.press("Show")
+        assert "from=timestamp%3A1790000000000" in view.address
     finally:
-        at.driver.execute_cdp_cmd(zone, {"timezoneId": ""})
+        view.driver.execute_cdp_cmd(zone, {"timezoneId": ""})
 
 
-def test_streams_show_their_state(at, small):
+def test_streams_show_their_state(view, small):
     """A stream is shown as interrupted until it has reconnected, and as ended if the API rejects it."""
     busy = {"title": "OVERLOADED", "detail": "64 streams are open, which is the limit"}
     missing = {"title": "UNKNOWN_TOPIC_OR_PARTITION", "detail": "topic orders-0000 does not exist"}
     try:
-        at.open("messages/orders-0000/tail")
-        at.until_text("Following.")
+        view.open("messages/orders-0000/tail")
+        view.until_text("Following.")
         small.stream_problem = (503, busy)
-        at.until_text("Interrupted; reconnecting.")
-        at.until_text(busy["detail"])
+        view.until_text("Interrupted; reconnecting.")
+        view.until_text(busy["detail"])
         small.stream_problem = None
-        at.until_text("Following.")
-        assert busy["detail"] not in at.text()
+        view.until_text("Following.")
+        assert busy["detail"] not in view.text()
         small.stream_problem = (404, missing)
-        at.until_text("Not following.")
-        at.until_text(missing["detail"], "[role=alert]")
-        at.open("timeline")
-        at.until_text("Not live")
-        at.until_text(missing["detail"], "[role=alert]")
+        view.until_text("Not following.")
+        view.until_text(missing["detail"], "[role=alert]")
+        view.open("timeline")
+        view.until_text("Not live")
+        view.until_text(missing["detail"], "[role=alert]")
     finally:
         small.stream_problem = None
-    assert at.console_errors(["404", "503"]) == []
+    assert view.console_errors(["404", "503"]) == []
 
 
 def test_faults_are_named_with_links_to_their_explanations(page):

@@ -27,18 +27,18 @@ def cluster(tmp_path_factory):
 
 
 @pytest.fixture
-def at(page, cluster):
+def view(page, cluster):
     page.base = cluster.admin_url
     yield page
     assert page.console_errors() == []
 
 
-def put_time(at, label, seconds):
+def put_time(view, label, seconds):
     """Set a date and time field to a time in UTC by script, because typing depends on the browser's language."""
     script = """
         arguments[0].value = new Date(arguments[1] * 1000).toISOString().slice(0, 19);
         arguments[0].dispatchEvent(new Event("input", {bubbles: true}));"""
-    at.driver.execute_script(script, at.field(label), int(seconds))
+    view.driver.execute_script(script, view.field(label), int(seconds))
 
 
 RESETS = (
@@ -68,32 +68,32 @@ def _records(cluster):
 
 @pytest.mark.usefixtures("_records")
 @pytest.mark.parametrize(("text", "label", "value", "after"), RESETS, ids=[row[0] for row in RESETS])
-def test_a_reset_writes_the_previewed_offsets(at, cluster, text, label, value, after):
+def test_a_reset_writes_the_previewed_offsets(view, cluster, text, label, value, after):
     """A reset commits the previewed offset; topics that are not selected keep their offsets."""
     consumer = Consumer({"bootstrap.servers": cluster.bootstrap_servers, "group.id": "resets", "log_level": 0})
     consumer.commit(offsets=[TopicPartition(name, 0, 35) for name in ("chosen", "other")], asynchronous=False)
 
-    at.open("group/resets")
-    at.press("Reset offsets")
-    at.choose("Reset to", text)
-    shown = [node.text for node in at.all("dialog label") if node.is_displayed()]
+    view.open("group/resets")
+    view.press("Reset offsets")
+    view.choose("Reset to", text)
+    shown = [node.text for node in view.all("dialog label") if node.is_displayed()]
     assert shown == ["Reset to", *([label] if label else []), "Topics"]
     if callable(value):
-        put_time(at, label, value())
+        put_time(view, label, value())
     elif label is not None:
         if label in ("Offset", "Messages (negative: back)"):
-            at.until(lambda: not at.all("dialog .preview tbody"), "no preview of a value that was not entered")
-        at.fill(label, str(value))
-    at.fill("Topics", "chosen")
-    assert [row[:3] for row in preview_rows(at)] == [["chosen-0", "35", str(after)]]
-    at.confirm("Reset")
-    at.until_text("were reset.", "#news, #notifications, [role=status]")
+            view.until(lambda: not view.all("dialog .preview tbody"), "no preview of a value that was not entered")
+        view.fill(label, str(value))
+    view.fill("Topics", "chosen")
+    assert [row[:3] for row in preview_rows(view)] == [["chosen-0", "35", str(after)]]
+    view.confirm("Reset")
+    view.until_text("were reset.", "#news, #notifications, [role=status]")
     committed = consumer.committed([TopicPartition(name, 0) for name in ("chosen", "other")], timeout=10)
     consumer.close()
     assert [each.offset for each in committed] == [after, 35]
 
 
-def test_preferred_leaders_are_elected(at, cluster):
+def test_preferred_leaders_are_elected(view, cluster):
     """An election makes the first replica the leader, from the topic's dialog or from an explanation."""
     for name in ("elected", "explained"):
         topic(cluster, name, {"0": [3, 1]})
@@ -106,28 +106,28 @@ def test_preferred_leaders_are_elected(at, cluster):
     for name in ("elected", "explained"):
         while sorted(call_api(cluster, f"/v1/topics/{name}/partitions")["partitions"][0]["isr"]) != [1, 3]:
             assert time.monotonic() < deadline + 20
-    at.open("topic/elected")
-    at.press("Elect preferred leaders")
-    at.until_text("Elect the preferred leaders of elected?", "dialog")
-    at.confirm("Elect")
-    at.until(lambda: call_api(cluster, "/v1/topics/elected/partitions")["partitions"][0]["leader"] == 3)
+    view.open("topic/elected")
+    view.press("Elect preferred leaders")
+    view.until_text("Elect the preferred leaders of elected?", "dialog")
+    view.confirm("Elect")
+    view.until(lambda: call_api(cluster, "/v1/topics/elected/partitions")["partitions"][0]["leader"] == 3)
     assert call_api(cluster, "/v1/topics/explained/partitions")["partitions"][0]["leader"] == 1
-    at.open("why/partitions/explained/0")
-    at.press("Execute: Make broker 3 the leader.")
-    at.until_text("Make broker 3 the leader.", "dialog h2")
-    confirm_writes(at, cluster, "Execute")
-    at.until(lambda: call_api(cluster, "/v1/topics/explained/partitions")["partitions"][0]["leader"] == 3)
+    view.open("why/partitions/explained/0")
+    view.press("Execute: Make broker 3 the leader.")
+    view.until_text("Make broker 3 the leader.", "dialog h2")
+    confirm_writes(view, cluster, "Execute")
+    view.until(lambda: call_api(cluster, "/v1/topics/explained/partitions")["partitions"][0]["leader"] == 3)
 
 
-def test_a_cordon_is_written_and_removed(at, cluster):
-    at.open("broker/2")
-    at.press("Cordon")
-    at.until_text("/kreplica/cordoned/2", "dialog")
-    at.confirm("Cordon")
-    at.until(lambda: call_api(cluster, "/v1/brokers/2")["cordoned"])
-    at.press("Uncordon")
-    at.confirm("Uncordon")
-    at.until(lambda: not call_api(cluster, "/v1/brokers/2")["cordoned"])
+def test_a_cordon_is_written_and_removed(view, cluster):
+    view.open("broker/2")
+    view.press("Cordon")
+    view.until_text("/kreplica/cordoned/2", "dialog")
+    view.confirm("Cordon")
+    view.until(lambda: call_api(cluster, "/v1/brokers/2")["cordoned"])
+    view.press("Uncordon")
+    view.confirm("Uncordon")
+    view.until(lambda: not call_api(cluster, "/v1/brokers/2")["cordoned"])
 
 
 # --- topics -----------------------------------------------------------------------------------------------------------
@@ -138,43 +138,43 @@ def config_of(cluster, path, name):
     return row
 
 
-def create_topic(at, cluster, name):
+def create_topic(view, cluster, name):
     """Press the button, check that the new topic has the previewed writes, and return them."""
-    writes = previewed_writes(at)
-    at.press("Create", "button")
-    at.until(lambda: at.address == f"topic/{name}")
+    writes = previewed_writes(view)
+    view.press("Create", "button")
+    view.until(lambda: view.address == f"topic/{name}")
     check_writes(cluster, writes)
     return writes
 
 
-def test_a_topic_is_created_grown_and_deleted(at, cluster):
+def test_a_topic_is_created_grown_and_deleted(view, cluster):
     """Topics are created with and without optional fields, extended, and deleted after typing the name."""
-    at.open("topics/new")
+    view.open("topics/new")
     for label, text in {"Name": "full", "Partitions": "2", "Replication factor": "1"}.items():
-        at.fill(label, text)
-    at.fill("Settings", "retention.ms=86400000\ncleanup.policy=compact")
-    at.until_text("2 partitions with 1 replica each.")
-    paths = [path for _, path, _ in create_topic(at, cluster, "full")]
+        view.fill(label, text)
+    view.fill("Settings", "retention.ms=86400000\ncleanup.policy=compact")
+    view.until_text("2 partitions with 1 replica each.")
+    paths = [path for _, path, _ in create_topic(view, cluster, "full")]
     assert paths == ["/config/topics/full", "/brokers/topics/full"]
     assert [len(each["replicas"]) for each in partitions_of(cluster, "full")] == [1, 1]
     values = {name: config_of(cluster, "topics/full", name)["value"] for name in ("retention.ms", "cleanup.policy")}
     assert values == {"retention.ms": "86400000", "cleanup.policy": "compact"}
 
-    at.open("topics/new")
-    at.fill("Name", "default")
-    at.until_text("1 partition with 2 replicas each.")
-    create_topic(at, cluster, "default")
+    view.open("topics/new")
+    view.fill("Name", "default")
+    view.until_text("1 partition with 2 replicas each.")
+    create_topic(view, cluster, "default")
     assert [len(each["replicas"]) for each in partitions_of(cluster, "default")] == [2]
 
-    at.press("Add partitions")
-    at.until_text("It has 1.", "dialog")
-    at.fill("New number of partitions", "3")
-    assert [path for _, path, _ in confirm_writes(at, cluster, "Add partitions")] == ["/brokers/topics/default"]
+    view.press("Add partitions")
+    view.until_text("It has 1.", "dialog")
+    view.fill("New number of partitions", "3")
+    assert [path for _, path, _ in confirm_writes(view, cluster, "Add partitions")] == ["/brokers/topics/default"]
     assert len(partitions_of(cluster, "default")) == 3
 
-    at.press("Delete")
-    at.fill("Type “default” to continue", "default")
-    assert [path for _, path, _ in confirm_writes(at, cluster, "Delete")] == ["/admin/delete_topics/default"]
+    view.press("Delete")
+    view.fill("Type “default” to continue", "default")
+    assert [path for _, path, _ in confirm_writes(view, cluster, "Delete")] == ["/admin/delete_topics/default"]
     wait_for_api(cluster, "/v1/topics?search=default", lambda found: found["topics"] == [])
 
 
@@ -195,58 +195,58 @@ VALUES = (
 """Setting, value and unit as entered, and the value that is written."""
 
 
-def edit(at, name, value, unit=None, *, is_choice=False):
-    at.press(f"Edit {name}")
+def edit(view, name, value, unit=None, *, is_choice=False):
+    view.press(f"Edit {name}")
     if is_choice:
-        at.choose("Value", value)
+        view.choose("Value", value)
     else:
-        at.fill("Value", value)
+        view.fill("Value", value)
     if unit is not None:
-        at.choose("Unit", unit)
+        view.choose("Unit", unit)
 
 
-def test_a_setting_of_a_topic_is_changed_in_each_unit_and_reset(at, cluster):
+def test_a_setting_of_a_topic_is_changed_in_each_unit_and_reset(view, cluster):
     topic(cluster, "configured", {"0": [1, 2]})
-    at.open("topic/configured/settings")
+    view.open("topic/configured/settings")
     for name, value, unit, written in VALUES:
         if config_of(cluster, "topics/configured", name)["value"] == written:
             continue  # 1.5 min is 90 s
-        edit(at, name, value, unit, is_choice=name.startswith("unclean"))
-        at.until_text(f"{name} = {written}", "dialog")
-        assert "/config/topics/configured" in [path for _, path, _ in confirm_writes(at, cluster, "Change")]
+        edit(view, name, value, unit, is_choice=name.startswith("unclean"))
+        view.until_text(f"{name} = {written}", "dialog")
+        assert "/config/topics/configured" in [path for _, path, _ in confirm_writes(view, cluster, "Change")]
         assert config_of(cluster, "topics/configured", name)["value"] == written
-    at.press("Reset retention.ms")
-    at.until_text("Reset retention.ms to its default?", "dialog")
-    confirm_writes(at, cluster, "Change")
+    view.press("Reset retention.ms")
+    view.until_text("Reset retention.ms to its default?", "dialog")
+    confirm_writes(view, cluster, "Change")
     assert config_of(cluster, "topics/configured", "retention.ms")["is_default"]
     assert config_of(cluster, "topics/configured", "retention.bytes")["value"] == "1073741824"
 
 
-def test_a_setting_of_a_broker_is_changed_and_reset(at, cluster):
-    at.open("broker/2/settings")
-    at.press("Only changed settings", "label")
-    edit(at, "log.retention.ms", "2", "d")
-    at.until_text("log.retention.ms = 172800000", "dialog")
-    assert "/config/brokers/2" in [path for _, path, _ in confirm_writes(at, cluster, "Change")]
+def test_a_setting_of_a_broker_is_changed_and_reset(view, cluster):
+    view.open("broker/2/settings")
+    view.press("Only changed settings", "label")
+    edit(view, "log.retention.ms", "2", "d")
+    view.until_text("log.retention.ms = 172800000", "dialog")
+    assert "/config/brokers/2" in [path for _, path, _ in confirm_writes(view, cluster, "Change")]
     value = lambda _: config_of(cluster, "brokers/2", "log.retention.ms")["value"]  # noqa: E731
     wait_for_api(cluster, "/v1/configs/brokers/2", lambda found: value(found) == "172800000")
-    at.press("Reset log.retention.ms")
-    confirm_writes(at, cluster, "Change")
+    view.press("Reset log.retention.ms")
+    confirm_writes(view, cluster, "Change")
     wait_for_api(cluster, "/v1/configs/brokers/2", lambda found: value(found) != "172800000")
 
 
-def test_a_group_is_deleted(at, cluster):
+def test_a_group_is_deleted(view, cluster):
     """A deleted group has no offsets; another group remains."""
     topic(cluster, "grouped", {"0": [1, 2]})
     for group in ("old", "other"):
         consumer = Consumer({"bootstrap.servers": cluster.bootstrap_servers, "group.id": group, "log_level": 0})
         consumer.commit(offsets=[TopicPartition("grouped", 0, 0)], asynchronous=False)
         consumer.close()
-    at.open("group/old")
-    at.press("Delete")
-    at.until_text("Its committed offsets are lost", "dialog")
-    at.fill("Type “old” to continue", "old")
-    at.confirm("Delete")
+    view.open("group/old")
+    view.press("Delete")
+    view.until_text("Its committed offsets are lost", "dialog")
+    view.fill("Type “old” to continue", "old")
+    view.confirm("Delete")
     names = [row["group"] for row in call_api(cluster, "/v1/groups")["groups"]]
     assert "old" not in names
     assert "other" in names
@@ -263,7 +263,7 @@ DELETIONS = (
 """For each choice: its text, the label and value of its field, the partition, and the resulting start offsets."""
 
 
-def test_each_choice_of_a_deletion_of_records(at, cluster):
+def test_each_choice_of_a_deletion_of_records(view, cluster):
     """After each kind of deletion, the start offsets are those of the preview, and the topic still exists."""
     topic(cluster, "emptied", {"0": [1, 2], "1": [2, 1]})
     producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "log_level": 0})
@@ -272,21 +272,21 @@ def test_each_choice_of_a_deletion_of_records(at, cluster):
         for number in range(2 * count):
             producer.produce("emptied", value="v", partition=number % 2, timestamp=int((now - age_s) * 1000))
     assert producer.flush(20) == 0
-    at.open("topic/emptied")
-    at.until_text("2", ".numbers")
+    view.open("topic/emptied")
+    view.until_text("2", ".numbers")
     for text, label, value, partition, after in DELETIONS:
-        at.press("Delete records")
-        at.choose("Delete", text)
+        view.press("Delete records")
+        view.choose("Delete", text)
         if callable(value):
-            put_time(at, label, value())
+            put_time(view, label, value())
         elif label is not None:
-            at.fill(label, str(value))
-        at.choose("Partition", partition)
-        shown = preview_rows(at)
+            view.fill(label, str(value))
+        view.choose("Partition", partition)
+        shown = preview_rows(view)
         rows = [number for number in (0, 1) if partition in ("All", str(number))]
         assert [(row[0], row[2]) for row in shown] == [(str(number), str(after[number])) for number in rows]
-        at.fill("Type “emptied” to continue", "emptied")
-        at.confirm("Delete records")
+        view.fill("Type “emptied” to continue", "emptied")
+        view.confirm("Delete records")
         consumer = Consumer({"bootstrap.servers": cluster.bootstrap_servers, "group.id": "x", "log_level": 0})
         starts = [consumer.get_watermark_offsets(TopicPartition("emptied", number), timeout=10)[0] for number in (0, 1)]
         consumer.close()
@@ -296,23 +296,23 @@ def test_each_choice_of_a_deletion_of_records(at, cluster):
 # --- faults -----------------------------------------------------------------------------------------------------------
 
 
-def test_a_fault_of_the_broker_that_serves_the_page_is_confirmed(at, cluster):
+def test_a_fault_of_the_broker_that_serves_the_page_is_confirmed(view, cluster):
     """No fault is injected into the broker that serves the page without a confirmation."""
 
     def state():
         rows = call_api(cluster, "/v1/standalone")["brokers"]
         return next(row["state"] for row in rows if row["broker_id"] == 3)
 
-    at.base = wait_for_api(cluster, "/v1/brokers/3", lambda found: found["admin_url"])["admin_url"].rstrip("/")
-    at.open("")
-    at.press("Disconnect broker 3")
-    at.until_text("Broker 3 serves this page", "dialog")
-    at.press("Cancel")
-    at.until(lambda: not at.all("dialog"))
+    view.base = wait_for_api(cluster, "/v1/brokers/3", lambda found: found["admin_url"])["admin_url"].rstrip("/")
+    view.open("")
+    view.press("Disconnect broker 3")
+    view.until_text("Broker 3 serves this page", "dialog")
+    view.press("Cancel")
+    view.until(lambda: not view.all("dialog"))
     assert state() == "running"
-    at.press("Disconnect broker 3")
-    at.confirm("Continue")
-    at.until(lambda: state() == "cut")
+    view.press("Disconnect broker 3")
+    view.confirm("Continue")
+    view.until(lambda: state() == "cut")
     call_api(cluster, "/v1/standalone/brokers/3/mend", "POST")
-    at.until(lambda: state() == "running")
-    at.console_errors()  # requests to the disconnected broker
+    view.until(lambda: state() == "running")
+    view.console_errors()  # requests to the disconnected broker

@@ -20,15 +20,15 @@ def cluster(tmp_path_factory):
 
 
 @pytest.fixture
-def at(page, cluster):
+def view(page, cluster):
     page.base = cluster.admin_url
     yield page
     assert page.console_errors() == []
 
 
-def options(at, label):
+def options(view, label):
     """Return the texts of a field's options."""
-    return at.driver.execute_script("return [...arguments[0].options].map(each => each.text)", at.field(label))
+    return view.driver.execute_script("return [...arguments[0].options].map(each => each.text)", view.field(label))
 
 
 def paths(writes):
@@ -53,26 +53,26 @@ ACLS = (
 """Permission, operation, resource, name, True if the name is a prefix, host, and the znode."""
 
 
-def test_each_choice_of_an_acl_is_written(at, cluster):
+def test_each_choice_of_an_acl_is_written(view, cluster):
     """The dialog offers all values, its preview shows the znode, and the resulting ACL is the one entered."""
-    at.open("acls")
+    view.open("acls")
     written = []
     for number, (permission, operation, resource, name, is_prefix, host, path) in enumerate(ACLS):
-        at.press("Create ACL")
+        view.press("Create ACL")
         if number == 0:
-            assert violations(at) == []
-            offered = [options(at, label) for label in ("Permission", "Operation")]
-            offered.append(options(at, "Resource"))
-        at.fill("Principal", "User:alice")
+            assert violations(view) == []
+            offered = [options(view, label) for label in ("Permission", "Operation")]
+            offered.append(options(view, "Resource"))
+        view.fill("Principal", "User:alice")
         for label, text in (("Permission", permission), ("Operation", operation)):
-            at.choose(label, text)
-        at.choose("Resource", resource)
+            view.choose(label, text)
+        view.choose("Resource", resource)
         if name is not None:
-            at.fill("Resource name", name)
+            view.fill("Resource name", name)
         if is_prefix:
-            at.press("All names that start with this name", "label")
-        at.fill("Host", host)
-        assert path in paths(confirm_writes(at, cluster, "Create"))
+            view.press("All names that start with this name", "label")
+        view.fill("Host", host)
+        assert path in paths(confirm_writes(view, cluster, "Create"))
         written.append(
             {
                 "resource_type": resource.lower().replace(" ", "_"),
@@ -91,13 +91,13 @@ def test_each_choice_of_an_acl_is_written(at, cluster):
         entered = {acl[used] for acl in written}
         assert {text.lower().replace(" ", "_") for text in offered[index]} == entered
 
-    at.open("acls?type=topic&name=orders&principal=User:alice")
-    at.until(lambda: [row.text for row in at.all("tbody tr") if "orders" in row.text])
-    at.driver.execute_script("""
+    view.open("acls?type=topic&name=orders&principal=User:alice")
+    view.until(lambda: [row.text for row in view.all("tbody tr") if "orders" in row.text])
+    view.driver.execute_script("""
         [...document.querySelectorAll('tbody tr')].find(row => row.innerText.includes('topic orders'))
             .querySelector('button').click()""")
-    at.until_text("Allow User:alice: Read on topic orders", "dialog")
-    confirm_writes(at, cluster, "Delete")
+    view.until_text("Allow User:alice: Read on topic orders", "dialog")
+    confirm_writes(view, cluster, "Delete")
     left = wait_for_api(cluster, "/v1/acls", lambda found: len(found["acls"]) == len(ACLS) - 1)["acls"]
     assert written[0] not in left
 
@@ -105,43 +105,43 @@ def test_each_choice_of_an_acl_is_written(at, cluster):
 # --- users ------------------------------------------------------------------------------------------------------------
 
 
-def test_a_user_is_created_changed_and_deleted(at, cluster):
+def test_a_user_is_created_changed_and_deleted(view, cluster):
     """A user has credentials for the chosen mechanism, gets a new password, and is deleted after typing its name."""
 
     def credentials(user):
         return cluster.zookeeper.get(f"/config/users/{user}")[0].decode()
 
-    at.open("users")
+    view.open("users")
     for user, mechanism in (("alice", "SCRAM-SHA-512"), ("bob", "SCRAM-SHA-256")):
-        at.press("Create user")
-        at.fill("User", user)
-        at.fill("New password", "first-password")
-        at.fill("Repeat the password", "first-password")
-        assert options(at, "Mechanism") == ["SCRAM-SHA-512", "SCRAM-SHA-256"]
-        at.choose("Mechanism", mechanism)
-        assert violations(at) == []
-        at.confirm("Create")
+        view.press("Create user")
+        view.fill("User", user)
+        view.fill("New password", "first-password")
+        view.fill("Repeat the password", "first-password")
+        assert options(view, "Mechanism") == ["SCRAM-SHA-512", "SCRAM-SHA-256"]
+        view.choose("Mechanism", mechanism)
+        assert violations(view) == []
+        view.confirm("Create")
         assert mechanism in credentials(user)
     wait_for_api(cluster, "/v1/users", lambda found: len(found["users"]) == 2)
     users = {row["user"]: row["mechanisms"][0]["mechanism"] for row in call_api(cluster, "/v1/users")["users"]}
     assert users == {"alice": "SCRAM-SHA-512", "bob": "SCRAM-SHA-256"}
 
     before = credentials("alice")
-    at.open("users")
-    at.press("Change password")
-    at.until_text("Change the password of alice", "dialog")
-    at.fill("New password", "second-password")
-    at.fill("Repeat the password", "second-password")
-    at.confirm("Change")
+    view.open("users")
+    view.press("Change password")
+    view.until_text("Change the password of alice", "dialog")
+    view.fill("New password", "second-password")
+    view.fill("Repeat the password", "second-password")
+    view.confirm("Change")
     assert credentials("alice") != before
     assert "second-password" not in credentials("alice")
 
-    at.driver.execute_script("""
+    view.driver.execute_script("""
         [...document.querySelectorAll('tbody tr')].find(row => row.innerText.includes('bob'))
             .querySelector('button:last-child').click()""")
-    at.until_text("Delete bob?", "dialog")
-    at.fill("Type “bob” to continue", "bob")
-    confirm_writes(at, cluster, "Delete")
+    view.until_text("Delete bob?", "dialog")
+    view.fill("Type “bob” to continue", "bob")
+    confirm_writes(view, cluster, "Delete")
     wait_for_api(cluster, "/v1/users", lambda found: [row["user"] for row in found["users"]] == ["alice"])
 
 
@@ -161,23 +161,23 @@ QUOTAS = (
 """Kind of entity, names, quota, value, and the znode."""
 
 
-def test_each_choice_of_a_quota_is_written(at, cluster):
+def test_each_choice_of_a_quota_is_written(view, cluster):
     """The dialog shows only the fields for its kind of entity; quotas are created as entered, changed and deleted."""
-    at.open("quotas")
+    view.open("quotas")
     offered, used = set(), set()
     for kind, names, quota, value, path in QUOTAS:
-        at.press("Set quota")
-        assert options(at, "Quota of a") == list(dict.fromkeys(row[0] for row in QUOTAS))
-        at.choose("Quota of a", kind)
-        labels = [each.text for each in at.all("dialog label") if each.is_displayed()]
+        view.press("Set quota")
+        assert options(view, "Quota of a") == list(dict.fromkeys(row[0] for row in QUOTAS))
+        view.choose("Quota of a", kind)
+        labels = [each.text for each in view.all("dialog label") if each.is_displayed()]
         assert labels == ["Quota of a", *names, "Quota", "Value for each broker"]
         for label, name in names.items():
-            at.fill(label, name)
-        offered.update(options(at, "Quota"))
+            view.fill(label, name)
+        offered.update(options(view, "Quota"))
         used.add(quota)
-        at.choose("Quota", quota)
-        at.fill("Value for each broker", value)
-        assert path in paths(confirm_writes(at, cluster, "Set"))
+        view.choose("Quota", quota)
+        view.fill("Value for each broker", value)
+        assert path in paths(confirm_writes(view, cluster, "Set"))
     assert offered == used
     rows = call_api(cluster, "/v1/quotas")["quotas"]
     names = ("user", "client_id", "ip")
@@ -190,18 +190,18 @@ def test_each_choice_of_a_quota_is_written(at, cluster):
         ("alice", "", "", ("producer_byte_rate", 1000)),
         ("alice", "app", "", ("consumer_byte_rate", 7)),
     ]
-    at.open("quotas")
+    view.open("quotas")
     pick = """[...document.querySelectorAll('tbody tr')].find(row => row.innerText.startsWith(arguments[0]))
         .querySelectorAll('button')[arguments[1]].click()"""
-    at.until_text("user alice, client ID app", "tbody")
-    at.driver.execute_script(pick, "user alice, client ID app", 0)
-    at.until_text("Fetched bytes: 7 bytes/s now.", "dialog")
-    at.fill("Value for each broker", "8")
-    confirm_writes(at, cluster, "Set")
+    view.until_text("user alice, client ID app", "tbody")
+    view.driver.execute_script(pick, "user alice, client ID app", 0)
+    view.until_text("Fetched bytes: 7 bytes/s now.", "dialog")
+    view.fill("Value for each broker", "8")
+    confirm_writes(view, cluster, "Set")
     assert {"consumer_byte_rate": 8} in [row["quotas"] for row in call_api(cluster, "/v1/quotas")["quotas"]]
-    at.driver.execute_script(pick, "user alice, client ID app", 1)
-    at.until_text("The next less specific quota then applies", "dialog")
-    confirm_writes(at, cluster, "Delete")
+    view.driver.execute_script(pick, "user alice, client ID app", 1)
+    view.until_text("The next less specific quota then applies", "dialog")
+    confirm_writes(view, cluster, "Delete")
     assert {"consumer_byte_rate": 8} not in [row["quotas"] for row in call_api(cluster, "/v1/quotas")["quotas"]]
 
 
@@ -229,36 +229,36 @@ def records(cluster, name, partition):
     return found
 
 
-def test_each_choice_of_a_produced_message_is_written(at, cluster):
+def test_each_choice_of_a_produced_message_is_written(view, cluster):
     """Messages are written with each format, without a key, as tombstones and with headers; a check writes none."""
     call_api(cluster, "/v1/topics", "POST", {"name": "made", "partitions": 3})
-    at.open("messages/made/produce")
-    at.until(lambda: at.field("Value"))
-    assert set(options(at, "Value is")) - WITH_SCHEMA == FORMATS.keys()
-    assert set(options(at, "Key is")) == set(options(at, "Value is"))
-    assert options(at, "Partition") == ["Chosen by key", "0", "1", "2"]
-    at.choose("Partition", "1")
+    view.open("messages/made/produce")
+    view.until(lambda: view.field("Value"))
+    assert set(options(view, "Value is")) - WITH_SCHEMA == FORMATS.keys()
+    assert set(options(view, "Key is")) == set(options(view, "Value is"))
+    assert options(view, "Partition") == ["Chosen by key", "0", "1", "2"]
+    view.choose("Partition", "1")
     for number, (name, (text, _)) in enumerate(FORMATS.items()):
-        at.choose("Key is", name)
-        at.choose("Value is", name)
-        at.fill("Key", text)
-        at.fill("Value", text)
-        at.press("Check only")
-        at.until_text("This message would be accepted by partition 1. Nothing was written.", "main form")
-        at.press("Produce", "button")
-        at.until_text(f"Written to partition 1 at offset {number}.", "main form")
-    at.choose("Value is", "text")
-    at.fill("Value", "with headers")
-    at.fill("Headers", "trace: 42\nempty:\ncolons: a:b")
-    at.press("No key (null)", "label")
-    at.press("Produce", "button")
-    at.until_text(f"at offset {len(FORMATS)}.", "main form")
-    at.fill("Headers", "")
-    at.press("No value (null, a tombstone)", "label")
-    at.choose("Key is", "text")
-    at.fill("Key", "k")
-    at.press("Produce", "button")
-    at.until_text(f"at offset {len(FORMATS) + 1}.", "main form")
+        view.choose("Key is", name)
+        view.choose("Value is", name)
+        view.fill("Key", text)
+        view.fill("Value", text)
+        view.press("Check only")
+        view.until_text("This message would be accepted by partition 1. Nothing was written.", "main form")
+        view.press("Produce", "button")
+        view.until_text(f"Written to partition 1 at offset {number}.", "main form")
+    view.choose("Value is", "text")
+    view.fill("Value", "with headers")
+    view.fill("Headers", "trace: 42\nempty:\ncolons: a:b")
+    view.press("No key (null)", "label")
+    view.press("Produce", "button")
+    view.until_text(f"at offset {len(FORMATS)}.", "main form")
+    view.fill("Headers", "")
+    view.press("No value (null, a tombstone)", "label")
+    view.choose("Key is", "text")
+    view.fill("Key", "k")
+    view.press("Produce", "button")
+    view.until_text(f"at offset {len(FORMATS) + 1}.", "main form")
     found = records(cluster, "made", 1)
     expected = [content for _, content in FORMATS.values()]
     assert [(each.key(), each.value()) for each in found] == [
@@ -273,17 +273,17 @@ def test_each_choice_of_a_produced_message_is_written(at, cluster):
 # --- keys -------------------------------------------------------------------------------------------------------------
 
 
-def test_the_keys_are_turned_off_and_on(at):
-    at.open("topics")
+def test_the_keys_are_turned_off_and_on(view):
+    view.open("topics")
     for is_on in (False, True):
-        at.one("#tools button:last-child").click()
-        at.press("Use these keys", "label")
-        at.press("Close")
-        at.until(lambda: not at.all("dialog"))
-        at.driver.execute_script("document.activeElement.blur()")
-        at.keys("g", "b")
+        view.one("#tools button:last-child").click()
+        view.press("Use these keys", "label")
+        view.press("Close")
+        view.until(lambda: not view.all("dialog"))
+        view.driver.execute_script("document.activeElement.blur()")
+        view.keys("g", "b")
         if is_on:
-            at.until(lambda: at.address == "brokers")
+            view.until(lambda: view.address == "brokers")
         else:
-            at.keys(Keys.SHIFT)
-            assert at.address == "topics"
+            view.keys(Keys.SHIFT)
+            assert view.address == "topics"

@@ -69,7 +69,7 @@ def test_every_import_has_a_target():
     for name, text in pages.items():
         folder = name.rpartition("/")[0]
         for names, target in re.findall(r'^import (.*?) from "(.*?)";', text, re.MULTILINE):
-            path = resolved(folder, target)
+            path = resolve_path(folder, target)
             assert path in pages, f"{name} imports {target}"
             for imported in re.findall(r"\w+", names) if names.startswith("{") else ():
                 exported = rf"^export (?:async )?(?:function\*?|const|let|class) {imported}\b"
@@ -82,7 +82,7 @@ def test_modules_are_small_enough_to_read():
         assert page.content.count(b"\n") < 300, name
 
 
-def resolved(folder, target):
+def resolve_path(folder, target):
     parts = [part for part in folder.split("/") if part]
     for step in target.split("/"):
         if step == "..":

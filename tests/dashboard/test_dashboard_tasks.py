@@ -41,33 +41,33 @@ def cluster(tmp_path_factory):
 class ClickCounter:
     """Uses a page and counts clicks: one per button or field without the focus, two per choice in a list."""
 
-    def __init__(self, at):
-        self.at = at
+    def __init__(self, view):
+        self.view = view
         self.clicks = 0
 
     def press(self, *names, tags="button, a, summary"):
         for name in names:
-            self.at.press(name, tags)
+            self.view.press(name, tags)
             self.clicks += 1
 
     def press_in_row(self, row, name):
         script = """return [...document.querySelectorAll('tbody tr')]
             .find(row => row.firstElementChild.innerText.trim() === arguments[0])
             ?.querySelectorAll('a, button').values().find(node => node.innerText.trim() === arguments[1])"""
-        self.at.until(lambda: self.at.driver.execute_script(script, row, name), f"{name} of {row}").click()
+        self.view.until(lambda: self.view.driver.execute_script(script, row, name), f"{name} of {row}").click()
         self.clicks += 1
 
     def choose(self, label, text):
-        self.at.choose(label, text)
+        self.view.choose(label, text)
         self.clicks += 2
 
     def fill(self, label, text):
-        field = self.at.field(label)
-        self.clicks += field != self.at.driver.switch_to.active_element
-        self.at.fill(label, text)
+        field = self.view.field(label)
+        self.clicks += field != self.view.driver.switch_to.active_element
+        self.view.fill(label, text)
 
     def confirm(self, name):
-        self.at.confirm(name)
+        self.view.confirm(name)
         self.clicks += 1
 
 
@@ -80,9 +80,9 @@ def task(page, cluster):
     def start(text):
         page.open("")
         page.until_text("Load")
-        hand = ClickCounter(page)
-        yield hand
-        assert hand.clicks == TASKS[text], text
+        user = ClickCounter(page)
+        yield user
+        assert user.clicks == TASKS[text], text
         page.console_errors()
 
     return start
@@ -98,127 +98,127 @@ def test_the_table_has_twenty_tasks():
 
 
 def test_tasks_with_messages(task):
-    with task("Find the messages whose field `total` is above 100") as hand:
-        hand.press("Topics")
-        hand.press_in_row("orders", "Messages")
-        hand.fill("Filter", "value.total > 100")
-        hand.press("Show")
-        hand.at.until_text("50 messages shown")
-    with task("Read Avro messages, decoded with the schema registry") as hand:
-        hand.press("Topics")
-        hand.press_in_row("orders", "Messages")
-        hand.at.until_text("50 messages shown")
-    with task("Produce a message with a key") as hand:
-        hand.press("Topics")
-        hand.press_in_row("orders", "Messages")
-        hand.press("Produce")
-        hand.fill("Key", "k")
-        hand.fill("Value", "v")
-        hand.press("Produce", tags="button")
-        hand.at.until_text("Written to partition 0 at offset 200.")
-    with task("Follow new messages") as hand:
-        hand.press("Topics")
-        hand.press_in_row("orders", "Messages")
-        hand.press("Tail")
-        hand.at.until_text("Following.")
-    with task("Download the messages of a topic") as hand:
-        hand.press("Topics")
-        hand.press_in_row("orders", "Messages")
-        hand.press("NDJSON")
+    with task("Find the messages whose field `total` is above 100") as user:
+        user.press("Topics")
+        user.press_in_row("orders", "Messages")
+        user.fill("Filter", "value.total > 100")
+        user.press("Show")
+        user.view.until_text("50 messages shown")
+    with task("Read Avro messages, decoded with the schema registry") as user:
+        user.press("Topics")
+        user.press_in_row("orders", "Messages")
+        user.view.until_text("50 messages shown")
+    with task("Produce a message with a key") as user:
+        user.press("Topics")
+        user.press_in_row("orders", "Messages")
+        user.press("Produce")
+        user.fill("Key", "k")
+        user.fill("Value", "v")
+        user.press("Produce", tags="button")
+        user.view.until_text("Written to partition 0 at offset 200.")
+    with task("Follow new messages") as user:
+        user.press("Topics")
+        user.press_in_row("orders", "Messages")
+        user.press("Tail")
+        user.view.until_text("Following.")
+    with task("Download the messages of a topic") as user:
+        user.press("Topics")
+        user.press_in_row("orders", "Messages")
+        user.press("NDJSON")
 
 
 def test_tasks_with_topics(task, cluster):
-    with task("Drain a broker") as hand:
-        hand.press("Brokers", "Broker 1", "Drain…")
-        hand.press("Preview", tags="button")
-        hand.press("Start the plan")
+    with task("Drain a broker") as user:
+        user.press("Brokers", "Broker 1", "Drain…")
+        user.press("Preview", tags="button")
+        user.press("Start the plan")
         wait_for_api(cluster, "/v1/brokers/1", lambda found: found["replicas"] == 0)
     call_api(cluster, "/v1/brokers/1/cordon", "DELETE")
-    with task("Create a topic with 6 partitions") as hand:
-        hand.press("Topics", "Create topic")
-        hand.fill("Name", "made")
-        hand.fill("Partitions", "6")
-        hand.at.until_text("6 partitions with")
-        hand.press("Create")
-        hand.at.until(lambda: hand.at.address == "topic/made")
-    with task("Keep the messages of a topic for 2 days") as hand:
-        hand.press("Topics", "orders", "Settings", "Edit retention.ms")
-        hand.fill("Value", "2")
-        hand.confirm("Change")
-        hand.at.until_text("172800000")
-    with task("Compare the settings of two topics") as hand:
-        hand.press("Topics", "orders", "Settings")
-        hand.at.until_text("172800000")
-        hand.press("Topics", "compared", "Settings")
-        hand.at.until_text("604800000")
-    with task("Grow a topic to 8 partitions") as hand:
-        hand.press("Topics", "grown")
-        hand.at.until_text("In sync")
-        hand.press("Add partitions")
-        hand.fill("New number of partitions", "8")
-        hand.confirm("Add partitions")
+    with task("Create a topic with 6 partitions") as user:
+        user.press("Topics", "Create topic")
+        user.fill("Name", "made")
+        user.fill("Partitions", "6")
+        user.view.until_text("6 partitions with")
+        user.press("Create")
+        user.view.until(lambda: user.view.address == "topic/made")
+    with task("Keep the messages of a topic for 2 days") as user:
+        user.press("Topics", "orders", "Settings", "Edit retention.ms")
+        user.fill("Value", "2")
+        user.confirm("Change")
+        user.view.until_text("172800000")
+    with task("Compare the settings of two topics") as user:
+        user.press("Topics", "orders", "Settings")
+        user.view.until_text("172800000")
+        user.press("Topics", "compared", "Settings")
+        user.view.until_text("604800000")
+    with task("Grow a topic to 8 partitions") as user:
+        user.press("Topics", "grown")
+        user.view.until_text("In sync")
+        user.press("Add partitions")
+        user.fill("New number of partitions", "8")
+        user.confirm("Add partitions")
         wait_for_api(cluster, "/v1/topics/grown", lambda found: found["partitions"] == 8)
-    with task("Give a topic a third replica") as hand:
-        hand.press("Plans", "Create a plan")
-        hand.at.one("input[value=replication_factor]").click()
-        hand.clicks += 1
-        hand.fill("Topics", "compared")
-        hand.press("Preview", tags="button")
-        hand.press("Start the plan")
+    with task("Give a topic a third replica") as user:
+        user.press("Plans", "Create a plan")
+        user.view.one("input[value=replication_factor]").click()
+        user.clicks += 1
+        user.fill("Topics", "compared")
+        user.press("Preview", tags="button")
+        user.press("Start the plan")
         wait_for_api(cluster, "/v1/topics/compared", lambda found: found["replication_factor"] == 3)
-    with task("Delete all messages of a topic") as hand:
-        hand.press("Topics", "emptied", "Delete records")
-        hand.fill("Type “emptied” to continue", "emptied")
-        hand.confirm("Delete records")
+    with task("Delete all messages of a topic") as user:
+        user.press("Topics", "emptied", "Delete records")
+        user.fill("Type “emptied” to continue", "emptied")
+        user.confirm("Delete records")
         messages = call_api(cluster, "/v1/topics/emptied/messages")["messages"]
         assert messages == []
-    with task("Delete a topic") as hand:
-        hand.press("Topics", "deleted", "Delete")
-        hand.fill("Type “deleted” to continue", "deleted")
-        hand.confirm("Delete")
+    with task("Delete a topic") as user:
+        user.press("Topics", "deleted", "Delete")
+        user.fill("Type “deleted” to continue", "deleted")
+        user.confirm("Delete")
         wait_for_api(cluster, "/v1/topics?search=deleted", lambda found: found["topics"] == [])
 
 
 def test_tasks_with_groups(task, cluster):
-    with task("See which groups read a topic, and their lag") as hand:
-        hand.press("Topics", "orders", "Groups")
+    with task("See which groups read a topic, and their lag") as user:
+        user.press("Topics", "orders", "Groups")
         # The tab has the same name as an entry in the navigation above it.
-        hand.at.driver.execute_script("[...document.querySelectorAll('main nav a')].at(1).click()")
-        hand.at.until_text("kitchen")
-    with task("See since when a group falls behind") as hand:
-        hand.press("Groups", "kitchen", "6 hours")
-        hand.at.until_text("Lag", ".chart h3")
-    with task("Reset a group to the beginning") as hand:
-        hand.press("Groups", "kitchen", "Reset offsets")
-        hand.at.until_text("kitchen", "dialog")
-        hand.confirm("Reset")
+        user.view.driver.execute_script("[...document.querySelectorAll('main nav a')].at(1).click()")
+        user.view.until_text("kitchen")
+    with task("See since when a group falls behind") as user:
+        user.press("Groups", "kitchen", "6 hours")
+        user.view.until_text("Lag", ".chart h3")
+    with task("Reset a group to the beginning") as user:
+        user.press("Groups", "kitchen", "Reset offsets")
+        user.view.until_text("kitchen", "dialog")
+        user.confirm("Reset")
         wait_for_api(cluster, "/v1/groups/kitchen/lag", lambda found: found["partitions"][0]["committed_offset"] == 0)
-    with task("Reset a group to a time") as hand:
-        hand.press("Groups", "kitchen", "Reset offsets")
-        hand.choose("Reset to", "A time")
-        field = hand.at.field("Time")
-        hand.clicks += 1
+    with task("Reset a group to a time") as user:
+        user.press("Groups", "kitchen", "Reset offsets")
+        user.choose("Reset to", "A time")
+        field = user.view.field("Time")
+        user.clicks += 1
         script = """arguments[0].value = '2030-01-01T00:00:00';
             arguments[0].dispatchEvent(new Event('input', {bubbles: true}))"""
-        hand.at.driver.execute_script(script, field)
-        hand.confirm("Reset")
+        user.view.driver.execute_script(script, field)
+        user.confirm("Reset")
         wait_for_api(cluster, "/v1/groups/kitchen/lag", lambda found: found["lag"] == 0)
 
 
 def test_tasks_with_faults(task, cluster):
-    with task("See why a user may not read a topic") as hand:
-        hand.press("Access")
-        hand.fill("User", "User:alice")
-        hand.fill("Resource name", "orders")
-        hand.press("Explain")
-        hand.at.until_text("User:alice is not allowed Read on topic 'orders'")
+    with task("See why a user may not read a topic") as user:
+        user.press("Access")
+        user.fill("User", "User:alice")
+        user.fill("Resource name", "orders")
+        user.press("Explain")
+        user.view.until_text("User:alice is not allowed Read on topic 'orders'")
     call_api(cluster, "/v1/standalone/brokers/2/kill", "POST")
     wait_for_api(cluster, "/v1/health", lambda found: found["state"] == "bad")
-    with task("See why writes to a topic are refused (NOT_ENOUGH_REPLICAS)") as hand:
-        hand.at.until_text("refused")
-        hand.at.until(lambda: hand.at.all(".health a, .faults a"))[0].click()
-        hand.clicks += 1
-        hand.at.until_text("broker 2")
+    with task("See why writes to a topic are refused (NOT_ENOUGH_REPLICAS)") as user:
+        user.view.until_text("refused")
+        user.view.until(lambda: user.view.all(".health a, .faults a"))[0].click()
+        user.clicks += 1
+        user.view.until_text("broker 2")
 
 
 def test_task_with_a_full_disk(page):
@@ -227,9 +227,9 @@ def test_task_with_a_full_disk(page):
     with ContractServer(world) as server:
         page.base = server.url
         page.open("")
-        hand = ClickCounter(page)
-        hand.press(f"Why? {world.faults[0]}")
+        user = ClickCounter(page)
+        user.press(f"Why? {world.faults[0]}")
         page.until(lambda: page.heading == "Diagnosis of broker 1")
         page.until_text("Possible actions")
-        assert hand.clicks == TASKS["See what to do about a full disk"]
+        assert user.clicks == TASKS["See what to do about a full disk"]
         page.console_errors()

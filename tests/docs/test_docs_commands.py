@@ -27,7 +27,7 @@ def test_the_pages_have_commands() -> None:
     assert len(commands()) >= 5
 
 
-def shortened(words: list[str]) -> list[str]:
+def shorten_storms(words: list[str]) -> list[str]:
     """Return the command with fewer and shorter storms."""
     return [*words, "--option", "seconds=5"] if "--seeds" in words else words
 
@@ -36,7 +36,7 @@ def shortened(words: list[str]) -> list[str]:
 def test_a_command_works(command: str, tmp_path: Path) -> None:
     """The command succeeds in an empty directory."""
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    words = shortened(shlex.split(command))
+    words = shorten_storms(shlex.split(command))
     done = subprocess.run(
         words, cwd=tmp_path, env={**os.environ, "PATH": path}, capture_output=True, text=True, timeout=200, check=False
     )

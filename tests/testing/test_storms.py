@@ -101,14 +101,14 @@ def test_omitted_faults_do_not_happen() -> None:
     """If only some of a storm's faults are chosen, exactly these are injected, at the same times."""
     options = options_of(8, SHORT)
     whole = run_storm(8, options)
-    some = [fault.number for fault in whole.plan[::2]]
-    assert some
-    part = run_storm(8, options, some)
+    numbers = [fault.number for fault in whole.plan[::2]]
+    assert numbers
+    part = run_storm(8, options, numbers)
     check(part)
-    assert [fault for fault in whole.plan if fault.number in some] == list(part.plan)
+    assert [fault for fault in whole.plan if fault.number in numbers] == list(part.plan)
     events = [line[11:].partition(": ") for line in part.timeline]
-    begun = [int(number) for number, _, what in events if number.isdigit() and not what.startswith("end of ")]
-    assert begun == some
+    started = [int(number) for number, _, what in events if number.isdigit() and not what.startswith("end of ")]
+    assert started == numbers
 
 
 def test_a_sweep_ends_at_its_time_limit() -> None:

@@ -117,7 +117,7 @@ class TestApplications:
 
 
 def test_a_process_that_leaves_for_good_is_not_replaced() -> None:
-    """A process that is to be replaced after its exit is not replaced if it is removed while it is still exiting."""
+    """A process that would be replaced after its exit is not replaced if it is removed while it is still exiting."""
     with run_with_timeline(1) as run:
         applications: list[SlowToStop] = []
 

@@ -247,7 +247,7 @@ class TestFaults:
         """A write that does not fit fails after writing a part; removed files free their space when they are closed."""
         disk = MemoryDisk(directories=["/d"], capacity_bytes=1000)
         disk.write_file("/d/old", b"o" * 600)
-        held = disk.open("/d/old")
+        open_file = disk.open("/d/old")
         file = disk.open("/d/log", create=True)
         with pytest.raises(OSError, match="No space left") as caught:
             file.write_at(0, [b"n" * 300, b"n" * 300])
@@ -257,7 +257,7 @@ class TestFaults:
         assert file.write_at(0, [b"m" * 400]) == 400
         disk.remove("/d/old")
         assert disk.usage("/d") == (1000, 0)
-        held.close()
+        open_file.close()
         assert disk.usage("/d") == (1000, 600)
         file.allocate(900)
         assert disk.usage("/d") == (1000, 100)

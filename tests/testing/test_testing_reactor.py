@@ -87,11 +87,11 @@ class Server(Factory):
         self.accepted: Deferred[Any] = Deferred()
 
     def buildProtocol(self, addr: Any) -> Any:
-        made = self.protocol()  # type: ignore[misc]
-        made.address = addr
+        protocol = self.protocol()  # type: ignore[misc]
+        protocol.address = addr
         self.accepted, accepted = Deferred(), self.accepted
-        fire_when_connected(made, accepted)
-        return made
+        fire_when_connected(protocol, accepted)
+        return protocol
 
 
 def fire_when_connected(protocol: Any, deferred: Deferred[Any]) -> None:
@@ -386,15 +386,15 @@ class TestBackPressure:
 
         @implementer(IPullProducer)
         class Producer:
-            asked = 0
+            calls = 0
 
             def __init__(self, transport: Any) -> None:
                 self.transport = transport
 
             def resumeProducing(self) -> None:
-                self.asked += 1
-                self.transport.write(b"%04d" % self.asked)
-                if self.asked == 20:
+                self.calls += 1
+                self.transport.write(b"%04d" % self.calls)
+                if self.calls == 20:
                     self.transport.unregisterProducer()
 
             def stopProducing(self) -> None:

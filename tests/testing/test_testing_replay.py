@@ -55,7 +55,7 @@ def scene_with_journal(brokers: int = 3) -> ControllerScene:
     return scene
 
 
-def replayed(disk: MemoryDisk, directory: str = DIRECTORY) -> list[Outcome]:
+def replay_journals(disk: MemoryDisk, directory: str = DIRECTORY) -> list[Outcome]:
     return list(replay_all(read_journals(disk, directory)))
 
 
@@ -100,7 +100,7 @@ def test_a_replay_makes_the_same_decisions():
     """A replay of requests, broker failures, rejected commands, elections and shutdowns makes the same decisions."""
     scene = scene_with_journal(brokers=4)
     handle_all_requests(scene)
-    (outcome,) = replayed(scene.controllers[CONTROLLER].host.disk)
+    (outcome,) = replay_journals(scene.controllers[CONTROLLER].host.disk)
     assert equal_entries([outcome]) > 200
     assert outcome.events > 15
     assert outcome.decisions > 60
@@ -128,7 +128,7 @@ def test_lost_connections_and_resignations(monkeypatch):
     scene.settle(2.0)
     assert (scene.context.controller_epoch, resumptions > 0) == (2, True)
     disk = scene.controllers[CONTROLLER].host.disk
-    assert equal_entries(replayed(disk)) > 100
+    assert equal_entries(replay_journals(disk)) > 100
 
 
 def test_each_file_can_be_replayed_alone(monkeypatch):
@@ -137,12 +137,12 @@ def test_each_file_can_be_replayed_alone(monkeypatch):
     scene = scene_with_journal(brokers=4)
     handle_all_requests(scene)
     disk = scene.controllers[CONTROLLER].host.disk
-    outcomes = replayed(disk)
+    outcomes = replay_journals(disk)
     assert len(outcomes) > 3
     assert all(outcome.file.state is not None for outcome in outcomes[1:])
     equal_entries(outcomes)
     for outcome in outcomes:
-        equal_entries(replayed(disk, outcome.file.path))
+        equal_entries(replay_journals(disk, outcome.file.path))
 
 
 def test_a_file_that_does_not_continue_the_previous_one(monkeypatch):
@@ -177,7 +177,7 @@ def test_a_different_election_is_shown(monkeypatch):
     """For a controller with another election rule, the replay shows the first event whose decision differs."""
     disk = journal_of_a_failover()
     monkeypatch.setattr(state_changes, "elect_offline", last_replica_leads)
-    (outcome,) = replayed(disk)
+    (outcome,) = replay_journals(disk)
     difference = outcome.difference
     assert difference is not None
     assert difference.event == 4
@@ -194,9 +194,9 @@ def test_a_different_rule_of_eligibility_is_shown(monkeypatch):
     kill_broker(scene, 1)
     kill_broker(scene, 2)
     disk = scene.controllers[CONTROLLER].host.disk
-    equal_entries(replayed(disk))
+    equal_entries(replay_journals(disk))
     monkeypatch.setattr("kreplica.cluster.eligible_leaders.eligible_after", lambda *_, **__: ())
-    (outcome,) = replayed(disk)
+    (outcome,) = replay_journals(disk)
     assert "eligible_leader_replicas" in str(outcome.difference.expected)
     assert "eligible_leader_replicas" not in str(outcome.difference.actual)
 
@@ -205,7 +205,7 @@ def test_a_different_first_leader_is_shown(monkeypatch):
     """If the first leader of a partition differs, this is shown, not its consequences."""
     disk = journal_of_a_failover()
     monkeypatch.setattr(state_changes, "elect_new", lambda replicas, live: Election(live[-1], tuple(live)))
-    (outcome,) = replayed(disk)
+    (outcome,) = replay_journals(disk)
     assert outcome.difference.event == 3
     assert elections.elect_new is not state_changes.elect_new
 
@@ -215,7 +215,7 @@ def test_commands_are_compared_too(monkeypatch):
     disk = journal_of_a_failover()
     bodies = "kreplica.controller.effects.command_bodies.Bodies._head"
     monkeypatch.setattr(bodies, lambda self, broker: {"controller_id": 0, "controller_epoch": 0, "broker_epoch": 0})
-    (outcome,) = replayed(disk)
+    (outcome,) = replay_journals(disk)
     assert outcome.difference.expected["in"] == "sent"
     assert outcome.difference.expected["crc"] != outcome.difference.actual["crc"]
 
@@ -224,7 +224,7 @@ def test_a_missing_decision_is_shown(monkeypatch):
     """If the controller makes one decision less, the missing one is shown."""
     disk = journal_of_a_failover()
     monkeypatch.setattr(state_changes, "repairs", lambda *_, **__: [])
-    (outcome,) = replayed(disk)
+    (outcome,) = replay_journals(disk)
     assert outcome.difference.event == 4
     assert outcome.difference.expected["read"] == "unclean_allowed"
     assert outcome.difference.actual["out"] == "command"
@@ -257,7 +257,7 @@ def test_replay_of_all_ends_of_a_term():
     cluster.run(5)
     cluster.run_until(cluster.brokers[cluster.controller()].stop())
     cluster.run(5)
-    outcomes = [each for m in cluster.brokers.values() for each in replayed(m.host.disk, "/data/logs")]
+    outcomes = [each for m in cluster.brokers.values() for each in replay_journals(m.host.disk, "/data/logs")]
     equal_entries(outcomes)
     entries = [line for outcome in outcomes for line in outcome.file.lines]
     assert any(line.get("state") == "EXPIRED" for line in entries)

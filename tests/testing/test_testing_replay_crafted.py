@@ -226,7 +226,7 @@ def test_the_number_of_partitions_is_bounded(tmp_path):
     ids=lambda line: repr(line)[:30],
 )
 def test_a_packed_line_is_bounded(tmp_path, line):
-    """A line that decompresses to a thousand times its size uses no more memory than a valid one."""
+    """A line that decompresses to a thousand times its size uses at most the memory of a valid one."""
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     assert "line 1 of 1 cannot be read" in error_of(tmp_path, encode_journal([line]))
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 192 * 1024

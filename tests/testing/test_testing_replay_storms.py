@@ -34,7 +34,7 @@ def test_storms(seed):
 
 
 def test_a_storm_with_short_files(monkeypatch):
-    """Journals with the shortest possible files, most of which start in the middle of a term, are replayed."""
+    """Journals with the shortest possible files, which mostly start in the middle of a term, are replayed."""
     monkeypatch.setattr(files, "FILES_COUNT", 2**20)
     replay_storm(3, {**OPTIONS, "side_topics": "yes"})
 

@@ -207,7 +207,7 @@ class TestTime:
             simulation.run(2)
 
     def test_a_busy_loop_is_detected(self, simulation: Simulation, a: Host, monkeypatch: pytest.MonkeyPatch) -> None:
-        """A program that repeats a call while time stands still is an error, not a hang."""
+        """A program that repeats a call without advancing time causes an error, not a hang."""
         monkeypatch.setattr("kreplica.testing.simulator.scheduler.EVENTS_AT_ONE_TIME_MAX", 1000)
 
         def again() -> None:

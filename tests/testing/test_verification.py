@@ -289,21 +289,21 @@ def test_unreachable_advertised_listeners(monkeypatch):
 
 def test_a_broker_that_does_not_know_the_controller_yet(monkeypatch):
     """The request is retried while a broker that has just started does not know the controller."""
-    ask, create_topic = cluster_access._metadata, cluster_access.WireClient.create_topic
+    read_metadata, create_topic = cluster_access._metadata, cluster_access.WireClient.create_topic
     answers, refusals = [], []
 
-    async def asked(client):
-        answers.append(await ask(client))
+    async def empty_after_first(client):
+        answers.append(await read_metadata(client))
         return answers[0] if len(answers) == 1 else Cluster({}, -1)
 
-    async def refused_once(client, *args, **kwargs):
+    async def refuse_once(client, *args, **kwargs):
         if not refusals:
             refusals.append(client)
             raise KafkaError(ErrorCode.NOT_CONTROLLER)
         await create_topic(client, *args, **kwargs)
 
-    monkeypatch.setattr(cluster_access, "_metadata", asked)
-    monkeypatch.setattr(cluster_access.WireClient, "create_topic", refused_once)
+    monkeypatch.setattr(cluster_access, "_metadata", empty_after_first)
+    monkeypatch.setattr(cluster_access.WireClient, "create_topic", refuse_once)
     assert Scene(seconds=2.0).verdict().clean
     assert refusals
     assert len(answers) > 1

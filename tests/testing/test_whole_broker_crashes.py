@@ -1,4 +1,4 @@
-"""A simulated broker under load that is killed, or whose machine loses power, again and again."""
+"""A simulated broker under load that is repeatedly killed, or whose machine repeatedly loses power."""
 
 from __future__ import annotations
 
