@@ -8,8 +8,8 @@ CONSTANTS
   MaxEpoch,
   RemoveAnyNumber,       \* broken: a requested partition is removed although higher numbers exist
   SkipReadOnly,          \* broken: a partition is removed without having been read-only
-  ReuseBeforeDeleted,    \* broken: a number is used again before all files are deleted
-  DeleteAnyEpoch         \* broken: a broker deletes a replica of a later partition with the number
+  ReuseBeforeDeleted,    \* broken: a number is reused before all files are deleted
+  DeleteAnyEpoch         \* broken: a broker deletes a replica of a later partition with the same number
 
 VARIABLES
   partitions,  \* numbers of the existing partitions
@@ -35,7 +35,7 @@ Init ==
   /\ files = Nowhere
   /\ known = [b \in Brokers |-> [n \in Numbers |-> IF n \in partitions THEN 1 ELSE 0]]
 
-(* Requested partitions that can be removed: from the highest number down, and never all. *)
+(* Requested partitions that can be removed: from the highest number down, and never all partitions. *)
 Removable ==
   {n \in partitions \ {0}:
      /\ n \in requests
@@ -73,7 +73,7 @@ Remove(n) ==
   /\ Send({Command(b, n, epoch[n], "delete"): b \in Brokers})
   /\ UNCHANGED <<epoch, files, known>>
 
-(* Step 3: the controller has the confirmation of a broker. *)
+(* Step 3: the controller receives the confirmation of a broker. *)
 Free(b, n) ==
   /\ b \in removed[n] /\ <<b, n>> \in confirmed
   /\ removed' = [removed EXCEPT ![n] = @ \ {b}]

@@ -17,7 +17,7 @@ VARIABLES
   owner,     \* data of the ephemeral znode /controller
   epoch,     \* data of /controller_epoch, which is also its version
   state,     \* the last write: its number and the controller epoch of its writer
-  term,      \* by broker: its own term, whether or not another controller was elected since
+  term,      \* by broker: its own term, even if another controller has been elected since
   commands,  \* all commands ever sent; each may arrive at any time, repeatedly
   obeyed     \* by broker: the last command that it obeyed
 
@@ -41,7 +41,7 @@ Elect(b) ==
   /\ term' = [term EXCEPT ![b] = [NoTerm EXCEPT !.phase = "elected", !.epoch = epoch + 1]]
   /\ UNCHANGED <<state, commands, obeyed>>
 
-(* The broken election in two steps; the second one relies on what the first one has read. *)
+(* The broken election in two steps; the second one relies on values that the first one has read. *)
 CreateController(b) ==
   /\ SeparateElection \/ ReadBeforeElection
   /\ owner = Nobody /\ term[b].phase = "none" /\ epoch < MaxEpoch
@@ -69,7 +69,7 @@ Write(b) ==
   /\ term' = [term EXCEPT ![b].value = state'.value]
   /\ UNCHANGED <<owner, epoch, commands, obeyed>>
 
-(* A controller sends its view of the state, also if it was replaced and does not know it. *)
+(* A controller sends its view of the state, even if it was replaced and does not know it. *)
 Send(b, to) ==
   /\ term[b].phase = "active" /\ term[b].sent < MaxCommands
   /\ term' = [term EXCEPT ![b].sent = @ + 1]
@@ -108,7 +108,7 @@ Spec == Init /\ [][Next]_vars
 OneControllerPerEpoch ==
   \A a, b \in Brokers:
     a /= b /\ {term[a].phase, term[b].phase} \subseteq {"elected", "active"} => term[a].epoch /= term[b].epoch
-(* The state was not changed since the controller of the latest epoch has read it, except by this controller. *)
+(* The state has not changed since the controller of the latest epoch read it, except by this controller. *)
 OnlyTheLatestWrites ==
   \A b \in Brokers: term[b].phase = "active" /\ term[b].epoch = epoch => term[b].value = state.value
 

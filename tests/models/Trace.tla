@@ -27,9 +27,9 @@ TraceInit ==
   /\ departed = <<>>
   /\ forced = FALSE
 
-(* Steps that the model of V3 leaves out of Next. *)
+(* Steps that V3 omits from Next. *)
 
-(* A follower cuts its log to an offset that is not before the longest common prefix, in several steps. *)
+(* A follower truncates its log to an offset that is not before the longest common prefix, in several steps. *)
 TruncateInSteps(r, to) ==
   /\ IsFollower(r) /\ epoch[r] \in DOMAIN served
   /\ ~Matches(log[r], served[epoch[r]].log)

@@ -76,7 +76,7 @@ OpenPartition(r, members) ==
   /\ committed' = IF hw[r] > committed.end THEN Truncate(log[r], hw[r]) ELSE committed
   /\ UNCHANGED <<leader, log, hw, tenure, ends, served, crashes>>
 
-(* A replica learns of the current leader by its watch. *)
+(* A replica learns of the current leader through its watch. *)
 BecomeFollower(r) ==
   /\ leader.owner \notin {Nobody, r} /\ leader.tenure > tenure[r]
   /\ role' = [role EXCEPT ![r] = "follower"]
@@ -93,7 +93,7 @@ Produce(r) ==
   /\ served' = [served EXCEPT ![tenure[r]].log = log'[r]]
   /\ UNCHANGED <<leader, isr, hw, role, tenure, view, ends, committed, crashes>>
 
-(* A follower receives a response of its leader. *)
+(* A follower receives a response from its leader. *)
 FollowerAppend(r, to, high) ==
   /\ role[r] = "follower" /\ tenure[r] \in DOMAIN served
   /\ LET response == served[tenure[r]] IN

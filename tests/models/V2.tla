@@ -65,6 +65,6 @@ SpecRequests == InitRequests /\ [][NextRequests]_all
 
 EpochNeverFalls == [][epoch' >= epoch]_all
 EpochIsNew == [][leader'.owner /= leader.owner /\ leader'.owner /= Nobody => leader'.tenure > leader.tenure]_all
-(* A replica never follows the leader of an epoch before the latest that it has known. *)
+(* A replica never follows the leader of an epoch before the latest one that it has learned. *)
 RoleNeverFalls == [][\A r \in Replicas: tenure'[r] >= tenure[r] \/ (role'[r] = "none" /\ tenure'[r] = 0)]_all
 =============================================================================

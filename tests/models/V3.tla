@@ -3,7 +3,7 @@
    truncated by epoch, and ISR changes are conditional writes of the partition's state znode.
 
    Messages have no queues. A command of the controller and a response of a leader can arrive at any time, in any order
-   and repeatedly, as long as the receiver accepts it. The model explains in docs/explanation/models.md. *)
+   and repeatedly, as long as the receiver accepts it. docs/explanation/models.md explains the model. *)
 EXTENDS Logs, FiniteSets, TLC
 
 CONSTANTS
@@ -28,7 +28,7 @@ VARIABLES
   noticed,    \* this version when the controller handled the registration
   intact,     \* broker epoch since which the registered process has lost no records
   up,         \* the process is registered
-  lost,       \* the log has lost records since its process registered
+  lost,       \* the log has lost records since the process registered
   log, hw, role, epoch,
   view,       \* the ISR, the ELR and the version known to a leader
   proposed,   \* the pending ISR write of a leader
@@ -75,7 +75,7 @@ IsLeader(r) == role[r] = "leader"
 IsFollower(r) == role[r] = "follower"
 
 -----------------------------------------------------------------------------
-(* What later steps can no longer use is removed, so that more states are equal. *)
+(* Removes values that later steps can no longer use, so that more states are equal. *)
 
 CanReceive(state, newEpoch, newView, newNoticed) ==
   \E r \in Replicas: \/ state.epoch > newEpoch[r] /\ state.version >= newNoticed[r]
@@ -100,7 +100,7 @@ Depart(r) ==
 -----------------------------------------------------------------------------
 (* Roles. *)
 
-(* A broker obeys a LeaderAndIsr request with a content of the state znode. *)
+(* A broker obeys a LeaderAndIsr request with a current or earlier content of the state znode. *)
 MayReceive(r, state) ==
   /\ up[r] /\ known[r] = inc[r] /\ state.version >= noticed[r]
   /\ \/ state.epoch > epoch[r]
@@ -152,7 +152,7 @@ LeaderAppend(r, count) ==
   /\ UNCHANGED <<znode, states, hw, role, epoch, departed, committed, forced>> /\ UNCHANGED cluster
   /\ UNCHANGED leading
 
-(* A follower receives a response of its leader: records up to `to`, and a high watermark that the leader had. *)
+(* A follower receives a response from its leader: records up to `to`, and a high watermark that the leader had. *)
 FollowerAppend(r, to, high) ==
   /\ IsFollower(r) /\ epoch[r] \in DOMAIN served
   /\ LET leader == served[epoch[r]] IN
@@ -287,7 +287,7 @@ Notice(r) ==
 -----------------------------------------------------------------------------
 (* Failures. *)
 
-(* The process of a broker ends. A later process has its log, without the end of it after a power loss, and the high
+(* The process of a broker ends. A later process has its log, without its end after a power loss, and the high
    watermark of a checkpoint. *)
 Stop(r, newLog, newHw) ==
   /\ IsPrefix(newLog, log[r]) /\ newHw <= Min(hw[r], newLog.end)
@@ -385,7 +385,7 @@ EqualBelowHighWatermark ==
 (* With at most one loss of records, the controller never has to elect a replica that may have lost some. *)
 NeverForced == MinInsync > 1 /\ MaxLosses <= 1 => ~forced
 
-(* The high watermark of a leader does not fall in its epoch; committed records do not change. *)
+(* The high watermark of a leader does not decrease within its epoch; committed records do not change. *)
 HighWatermarkNeverFalls ==
   [][\A r \in Replicas: IsLeader(r) /\ role'[r] = "leader" /\ epoch'[r] = epoch[r] => hw'[r] >= hw[r]]_vars
 CommittedNeverChanges == [][forced \/ IsPrefix(committed, committed')]_vars
