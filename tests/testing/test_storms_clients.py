@@ -61,7 +61,7 @@ def test_a_reader_leaves_a_dead_follower() -> None:
 def test_a_client_does_not_go_back_to_an_earlier_leader() -> None:
     """A client rejects metadata with an older leader epoch than it has seen, and queries the next broker."""
     with run_with_timeline(3) as run:
-        client = run.cluster.leader_client(*run.keys[0], name="client")
+        client = run.cluster.leader_client(*run.keys[0], name="metadata-client")
         run.cluster.run_until(client.connection())
         earlier, client.leader_epoch = client.leader_epoch, client.leader_epoch + 1
         run.cluster.run_until(client.close())
