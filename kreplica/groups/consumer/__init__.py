@@ -17,6 +17,7 @@ Pure modules, on immutable values:
 
 Modules with timers and I/O:
 
-* ``group``: a running group; ``pending_writes``: uncommitted changes; ``member_timers``: session and revocation timeouts
+* ``group``: a running group; ``pending_writes``: uncommitted changes
+* ``member_timers``: session and revocation timeouts
 * ``config``: settings
 """
