@@ -46,7 +46,7 @@ def always(**body: Any) -> Callable[[Context], Row]:
     return lambda _: body
 
 
-def both(field: str, row: Callable[[str], Any], **more: Any) -> Callable[[Context], Row]:
+def rows_for_both_names(field: str, row: Callable[[str], Any], **more: Any) -> Callable[[Context], Row]:
     """Return a function that builds a body with a row for each of the two names of the case."""
     return lambda context: {field: [row(name) for name in context.names], **more}
 
@@ -69,13 +69,13 @@ def broker_settings() -> Callable[[Context], Row]:
 
 
 def ip_quota(
-    address: str | None, *more: Row, key: str = "connection_creation_rate"
+    address: str | None, *other_parts: Row, key: str = "connection_creation_rate"
 ) -> Callable[[Context], Row]:
     """Return the body of AlterClientQuotas for an IP address, or for all addresses.
 
-    :param more: other parts of the entity.
+    :param other_parts: other parts of the entity.
     """
-    entity = [{"entity_type": "ip", "entity_name": address}, *more]
+    entity = [{"entity_type": "ip", "entity_name": address}, *other_parts]
     return always(entries=[{"entity": entity, "ops": [{"key": key, "value": 1e6, "remove": False}]}])
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from authorization_client import CLOSED, NOTHING, PASSWORD, Connection, reduced
+from authorization_client import CLOSED, NOTHING, PASSWORD, Connection, normalize
 from authorization_entries import ABSENT, OTHER, OWN, Acl, Context, Entry, batch
 from authorization_sequences import KEY_ID, run_sequences
 from authorization_table import NOT_SERVED, TABLE
@@ -143,7 +143,7 @@ class Matrix:
         self._prepare()
         answers = {case.name: self._answer(case) for case in self._cases}
         answers |= run_sequences(lambda: Connection(self._ports["LOCAL"]))
-        return answers | {f"API {key}: super user": self._unknown(key) for key in NOT_SERVED}
+        return answers | {f"API {key}: super user": self._send_unserved(key) for key in NOT_SERVED}
 
     def _connect(self, user: str | None) -> Connection:
         connection = Connection(self._ports["LOCAL"])
@@ -165,7 +165,7 @@ class Matrix:
             return {"error_code": rejection}
         if response == {}:
             return NOTHING
-        return CLOSED if response is None else reduced(response, only_shared=entry.only_shared)
+        return CLOSED if response is None else normalize(response, only_shared=entry.only_shared)
 
     def _response(self, connection: Connection, case: Case, body: dict[str, Any]) -> dict[str, Any] | None:
         """Return the response; None if the connection was closed, an empty dict if there is no response."""
@@ -178,10 +178,10 @@ class Matrix:
         except (BrokenPipeError, ConnectionResetError):
             return None
 
-    def _unknown(self, key: int) -> Any:
+    def _send_unserved(self, key: int) -> Any:
         connection = self._connect(ADMIN)
         connection.send_header(key, 0, 1)
-        frame = connection._frame()
+        frame = connection._read_frame()
         connection.close()
         return CLOSED if frame is None else "a response"
 
@@ -189,15 +189,15 @@ class Matrix:
 
     def _prepare(self) -> None:
         admin = self._connect(ADMIN)
-        made: dict[str, list[str]] = {"topic": [OWN, OTHER], "group": [OWN, OTHER]}
+        resources: dict[str, list[str]] = {"topic": [OWN, OTHER], "group": [OWN, OTHER]}
         for case in self._cases:
-            if case.entry.made:
-                made[case.entry.made] += Context(case.version, case.suffix, {}).names
-        self._create_topics(admin, made["topic"])
+            if case.entry.resource_type:
+                resources[case.entry.resource_type] += Context(case.version, case.suffix, {}).names
+        self._create_topics(admin, resources["topic"])
         self._produce(admin)
         for key_type in (0, 1):
             _until_done(admin, messages.FIND_COORDINATOR, 2, {"key": OWN, "key_type": key_type})
-        for name in made["group"]:
+        for name in resources["group"]:
             self._commit(admin, name)
         for name in (OWN, OTHER):
             body = {"transactional_id": name, "transaction_timeout_ms": 1000}

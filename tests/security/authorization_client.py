@@ -17,10 +17,10 @@ TIMEOUT_S = 30
 CLOSED, NOTHING = "closed", "no response"
 PASSWORD = "planted-secret"
 
-LEFT_OUT = frozenset({"throttle_time_ms", "error_message", "host", "port", "documentation", "api_keys"})
+IGNORED_FIELDS = frozenset({"throttle_time_ms", "error_message", "host", "port", "documentation", "api_keys"})
 """Fields that are not compared: messages, addresses, and lists that other tests compare."""
 
-REDUCED = frozenset([
+VARIABLE_FIELDS = frozenset([
     "base_offset", "client_host", "client_id", "cluster_id", "configs", "controller_id", "end_offset",
     "endpoint_type", "finalized_features", "finalized_features_epoch", "generation_id", "heartbeat_interval_ms",
     "high_watermark", "last_stable_offset", "leader", "leader_epoch", "leader_id", "log_append_time_ms",
@@ -55,7 +55,7 @@ class Connection:
 
     def receive(self, api: Api, version: int) -> dict[str, Any] | None:
         """Return the response to the last request; None if the connection was closed instead."""
-        frame = self._frame()
+        frame = self._read_frame()
         if frame is None:
             return None
         correlation_id, position = parse_response_header(api.response_header_version(version), frame)
@@ -82,14 +82,14 @@ class Connection:
     def close(self) -> None:
         self._socket.close()
 
-    def _frame(self) -> bytes | None:
-        head = self._exactly(4)
+    def _read_frame(self) -> bytes | None:
+        head = self._read_exactly(4)
         if head is None:
             return None
         (size,) = struct.unpack(">i", head)
-        return self._exactly(size) if 0 < size < 10_000_000 else None
+        return self._read_exactly(size) if 0 < size < 10_000_000 else None
 
-    def _exactly(self, count: int) -> bytes | None:
+    def _read_exactly(self, count: int) -> bytes | None:
         data = b""
         try:
             while len(data) < count:
@@ -102,23 +102,23 @@ class Connection:
         return data
 
 
-def reduced(value: Any, name: str = "", only_shared: bool = False) -> Any:
+def normalize(value: Any, name: str = "", only_shared: bool = False) -> Any:
     """Return an answer without the parts that differ between runs.
 
     :param only_shared: True to remove rows whose name has a hyphen.
     """
     if isinstance(value, bytes | memoryview):
         return "some" if len(value) else "none"
-    if name in REDUCED:
+    if name in VARIABLE_FIELDS:
         return "none" if any(value == each and type(value) is type(each) for each in NO_VALUE) else "some"
     if isinstance(value, dict):
-        return {key: reduced(each, key, only_shared) for key, each in value.items() if key not in LEFT_OUT}
+        return {key: normalize(each, key, only_shared) for key, each in value.items() if key not in IGNORED_FIELDS}
     if isinstance(value, Sequence) and not isinstance(value, str):
-        rows = [reduced(each, "", only_shared) for each in value if not (only_shared and _is_private(each))]
+        rows = [normalize(each, "", only_shared) for each in value if not (only_shared and _is_of_one_case(each))]
         return sorted(rows, key=lambda each: json.dumps(each, sort_keys=True))
     return value
 
 
-def _is_private(row: Any) -> bool:
+def _is_of_one_case(row: Any) -> bool:
     names = [row.get(key) for key in ("name", "group_id", "transactional_id")] if isinstance(row, dict) else []
     return any(isinstance(name, str) and "-" in name for name in names)

@@ -64,7 +64,7 @@ class Entry:
     :param versions: further versions to try, between the lowest and the highest.
     :param first: lowest version to try.
     :param last: highest version to try.
-    :param made: type of resource that must exist before the request: ``topic``, ``group`` or an empty string.
+    :param resource_type: type of resource that must exist before the request: ``topic``, ``group`` or an empty string.
     :param is_silent: True if an authorized request has no response.
     :param only_shared: True if names with a hyphen, which other cases create, are removed from lists in the response.
     """
@@ -76,7 +76,7 @@ class Entry:
     versions: tuple[int, ...] = ()
     first: int = 0
     last: int = 99
-    made: str = ""
+    resource_type: str = ""
     is_silent: bool = False
     only_shared: bool = field(default=False)
 

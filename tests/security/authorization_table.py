@@ -16,7 +16,6 @@ from authorization_bodies import (
     PRODUCER,
     add_partitions,
     always,
-    both,
     broker_settings,
     committed_offsets,
     consumer_heartbeat,
@@ -30,6 +29,7 @@ from authorization_bodies import (
     metadata_by_id,
     new_topic,
     offset_delete,
+    rows_for_both_names,
     scram,
     topic_settings,
 )
@@ -109,13 +109,19 @@ TOPIC_ENTRIES = (
     Entry(
         "create topics",
         messages.CREATE_TOPICS,
-        both("topics", new_topic),
+        rows_for_both_names("topics", new_topic),
         (acls("topic create"), acls("cluster create"), acls("topic create, topic describe_configs")),
         first=2,
         versions=(4, 5),
     ),
     Entry(
-        "delete topics", messages.DELETE_TOPICS, delete_topics, (acls("topic delete"),), (4, 5), first=1, made="topic"
+        "delete topics",
+        messages.DELETE_TOPICS,
+        delete_topics,
+        (acls("topic delete"),),
+        (4, 5),
+        first=1,
+        resource_type="topic",
     ),
     Entry(
         "delete topics by id",
@@ -123,14 +129,14 @@ TOPIC_ENTRIES = (
         delete_topics_by_id,
         (acls("topic delete"),),
         first=6,
-        made="topic",
+        resource_type="topic",
     ),
     Entry(
         "create partitions",
         messages.CREATE_PARTITIONS,
-        both("topics", lambda name: {"name": name, "count": 2, "assignments": None}, timeout_ms=5000),
+        rows_for_both_names("topics", lambda name: {"name": name, "count": 2, "assignments": None}, timeout_ms=5000),
         (acls("topic alter"),),
-        made="topic",
+        resource_type="topic",
     ),
     Entry(
         "delete records",
@@ -188,7 +194,7 @@ GROUP_ENTRIES = (
         messages.OFFSET_DELETE,
         offset_delete,
         (acls("group delete, topic read"),),
-        made="group",
+        resource_type="group",
     ),
     Entry(
         "find the coordinator of a group",
@@ -234,9 +240,9 @@ GROUP_ENTRIES = (
     Entry(
         "delete groups",
         messages.DELETE_GROUPS,
-        both("groups_names", str),
+        rows_for_both_names("groups_names", str),
         (acls("group delete"),),
-        made="group",
+        resource_type="group",
     ),
     Entry("heartbeat of KIP-848", messages.CONSUMER_GROUP_HEARTBEAT, consumer_heartbeat, (READ_GROUP,)),
     Entry(

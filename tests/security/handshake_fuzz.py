@@ -125,7 +125,7 @@ class Fuzzer:
         gc_was_enabled = gc.isenabled()
         try:
             for _ in range(count):
-                self._case()
+                self._run_case()
         finally:
             globalLogPublisher.removeObserver(self._observe)  # type: ignore[arg-type]
             if gc_was_enabled:
@@ -146,7 +146,7 @@ class Fuzzer:
 
     # --- one case ----------------------------------------------------------------------------------------------------
 
-    def _case(self) -> None:
+    def _run_case(self) -> None:
         random = self._random
         name = "TLS" if random.random() < TLS_SHARE else "PLAIN"
         peer: PlainPeer | TlsPeer
@@ -157,8 +157,8 @@ class Fuzzer:
         connection = peer.connection
         sent: list[bytes] = []
         try:
-            feeds = self._tls(peer) if name == "TLS" else self._requests(peer)
-            for data in feeds:
+            messages = self._tls(peer) if name == "TLS" else self._requests(peer)
+            for data in messages:
                 sent.append(data)
                 for piece in _pieces(random, data):
                     peer.send(piece)
@@ -171,8 +171,8 @@ class Fuzzer:
                 self._clock.advance(TIMEOUT_S)
                 assert peer.lost, f"the connection was not closed in time; the client sent {sent!r}"
             peer.disconnect()
-        left = [call for call in self._clock.getDelayedCalls() if call.getTime() > self._clock.seconds()]
-        assert not left, f"{left} was left; the client sent {sent!r}"
+        timers = [call for call in self._clock.getDelayedCalls() if call.getTime() > self._clock.seconds()]
+        assert not timers, f"{timers} are still active; the client sent {sent!r}"
         assert not len(self._plain.resources.connections) + len(self._secured.resources.connections)
 
     def _check(self, name: str, peer: PlainPeer | TlsPeer, user: str, sent: list[bytes]) -> None:
@@ -357,7 +357,7 @@ def _mutated(random: Random, data: bytes) -> bytes:
 
 
 def _pieces(random: Random, data: bytes) -> Iterator[bytes]:
-    """Yield the data in one piece, or in two."""
+    """Yield the data in one or two pieces."""
     at = random.randrange(len(data) + 1) if random.random() < 0.3 else len(data)
     for piece in (data[:at], data[at:]):
         if piece:

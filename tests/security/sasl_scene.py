@@ -70,14 +70,14 @@ class Brokers:
     def config(self, listener: str, mechanism: str, user: str, password: str | None = None) -> dict[str, str]:
         """Return a client's configuration, as for a Java client."""
         module = PLAIN_LOGIN if mechanism == "PLAIN" else SCRAM_LOGIN
-        chosen = {
+        client_config = {
             "security.protocol": "SASL_SSL" if listener == "SASL_SSL" else "SASL_PLAINTEXT",
             "sasl.mechanism": mechanism,
             "sasl.jaas.config": f'{module} required username="{user}" password="{password or PASSWORDS[user]}";',
         }
         if listener == "SASL_SSL":
-            chosen |= {"ssl.truststore.type": "PEM", "ssl.truststore.location": f"{self.certificates}/ca.pem"}
-        return chosen
+            client_config |= {"ssl.truststore.type": "PEM", "ssl.truststore.location": f"{self.certificates}/ca.pem"}
+        return client_config
 
     def cluster(self, listener: str, mechanism: str, user: str, password: str | None = None) -> Cluster:
         endpoint = secured_endpoints(self.config(listener, mechanism, user, password))
@@ -129,7 +129,7 @@ class Brokers:
         return await connect(self.reactor, "127.0.0.1", self.port(listener), client_id="test")
 
 
-Story = Callable[[Brokers], Awaitable[None]]
+Scenario = Callable[[Brokers], Awaitable[None]]
 
 
 def with_brokers(
@@ -137,7 +137,7 @@ def with_brokers(
     directory: Path,
     certificates: Path,
     connect_string: str,
-    story: Story,
+    scenario: Scenario,
     more: str = "",
     *,
     wall_clock_ms: Callable[[], int] | None = None,
@@ -161,7 +161,7 @@ def with_brokers(
         try:
             for broker in brokers:
                 await broker.start()
-            await story(Brokers(reactor, brokers, certificates))
+            await scenario(Brokers(reactor, brokers, certificates))
         finally:
             for broker in brokers:
                 await broker.stop()

@@ -199,13 +199,13 @@ def test_brokers_enforce_acls(
 ) -> None:
     """A user's ACLs allow only their operations; removing them ends the permission."""
 
-    async def story(scene: Brokers) -> None:
+    async def scenario(scene: Brokers) -> None:
         admin = await scene.connection("LOCAL", "PLAIN", "admin")
         alice = await scene.connection("LOCAL", "PLAIN", "alice")
         async with scene.cluster("SASL_SSL", "PLAIN", "admin") as cluster:
             await Admin(cluster).create_topic("orders", partitions=1, replication_factor=2)
 
-        async def produces() -> None:
+        async def produce_one() -> None:
             async with scene.cluster("SASL_SSL", "PLAIN", "alice") as cluster:
                 producer = Producer(cluster)
                 try:
@@ -214,7 +214,7 @@ def test_brokers_enforce_acls(
                     await producer.close()
 
         with pytest.raises(errors.ClientError, match="AUTHORIZATION_FAILED"):
-            await produces()
+            await produce_one()
         assert any("denied: User:alice from 127.0.0.1 may not" in text for text in logged)
         for api, version in ((LEADER_AND_ISR, 4), (STOP_REPLICA, 3)):
             body = {"controller_id": 1, "controller_epoch": 1, "broker_epoch": 1, "type": 0}
@@ -236,7 +236,7 @@ def test_brokers_enforce_acls(
             rules_of = broker.plugins.acl_authorizer.rules
             while not list(rules_of.patterns):
                 await pause(scene.reactor, 0.05)
-        await produces()
+        await produce_one()
         response = await alice.request(INIT_PRODUCER_ID, 1, {"transactional_id": None, "transaction_timeout_ms": 1})
         assert response["error_code"] == 0
         topics = (await alice.request(METADATA, 1, {"topics": None}))["topics"]
@@ -257,13 +257,13 @@ def test_brokers_enforce_acls(
         assert len(deleted["filter_results"][0]["matching_acls"]) == 3
         await pause(scene.reactor, 0.5)
         with pytest.raises(errors.ClientError, match="AUTHORIZATION_FAILED"):
-            await produces()
+            await produce_one()
         assert await scene.brokers[0].client.get_children("/kafka-acl/Topic") == []
         await admin.close()
         await alice.close()
 
     more = "authorizer.class.name=kafka.security.authorizer.AclAuthorizer\nsuper.users=User:admin"
-    with_brokers(2, tmp_path, certificates, coordinator.address, story, more)
+    with_brokers(2, tmp_path, certificates, coordinator.address, scenario, more)
 
 
 def test_checks_of_each_row(
@@ -276,7 +276,7 @@ def test_checks_of_each_row(
         ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
     )
 
-    async def story(scene: Brokers) -> None:
+    async def scenario(scene: Brokers) -> None:
         admin, alice = [await scene.connection("LOCAL", "PLAIN", user) for user in ("admin", "alice")]
         await prepare(scene, admin)
 
@@ -314,7 +314,7 @@ def test_checks_of_each_row(
 
     more = "authorizer.class.name=kafka.security.authorizer.AclAuthorizer\nsuper.users=User:admin"
     more += "\ntransaction.state.log.replication.factor=1\ntransaction.state.log.min.isr=1"
-    with_brokers(1, tmp_path, certificates, coordinator.address, story, more)
+    with_brokers(1, tmp_path, certificates, coordinator.address, scenario, more)
 
 
 async def prepare(scene: Brokers, admin: Any) -> None:

@@ -22,14 +22,14 @@ EXAMPLES = 5
 TIMEOUT_S = 20
 SECRET_TOPIC = "unannounced-product"
 STRANGE_PATHS = ("/v1", "/absent", "/v1/../v1/topics", "/metrics", "//v1/topics", "/dashboard/../v1/topics")
-MALFORMED = (400, 413, 414, 431)
+MALFORMED_REQUEST_CODES = (400, 413, 414, 431)
 """Status codes for requests that are not valid HTTP or too long."""
 
 EVIL = "evil.example.org"
 
 
 @pytest.fixture
-def more(tmp_path: Path) -> str:
+def admin_settings(tmp_path: Path) -> str:
     token = tmp_path / "token"
     token.write_text(TOKEN)
     token.chmod(0o600)
@@ -58,9 +58,9 @@ def check_headers(response: requests.Response, *, may_be_cached: bool) -> None:
     assert "Traceback" not in response.text
 
 
-def refused(response: requests.Response) -> None:
+def check_rejected(response: requests.Response) -> None:
     """Check the response to a request without valid credentials."""
-    if response.status_code in MALFORMED and "content-security-policy" not in response.headers:
+    if response.status_code in MALFORMED_REQUEST_CODES and "content-security-policy" not in response.headers:
         assert SECRET_TOPIC not in response.text  # rejected before any route has received it
         return
     check_headers(response, may_be_cached=False)
@@ -76,8 +76,8 @@ def generated_requests(url: str) -> int:
     schema = schemathesis.openapi.from_dict(document)
     schema.config.update(base_url=url)
     count = 0
-    for found in schema.get_all_operations():
-        operation = found.ok()
+    for result in schema.get_all_operations():
+        operation = result.ok()
         rule = rule_of(f"{operation.method.upper()} {operation.path}")
         if rule.public:
             continue
@@ -109,7 +109,7 @@ def _send_all(operation: Any, mode: GenerationMode) -> int:
             response = case.call(session=session, timeout=TIMEOUT_S, headers={"Authorization": ""})
             count += 1
             if response.status_code != 421:  # a generated Host header
-                refused(_plain(response))
+                check_rejected(_plain(response))
 
     try:
         send()
@@ -137,20 +137,20 @@ def _plain(response: Any) -> requests.Response:
 @settings(max_examples=60, derandomize=True, database=None, phases=[Phase.generate])
 def _with_wrong_credentials(url: str, value: str) -> None:
     headers: dict[str, str | bytes] = {"authorization": value.strip().encode("latin-1")}
-    refused(requests.get(f"{url}/v1/topics", headers=headers, timeout=TIMEOUT_S))
+    check_rejected(requests.get(f"{url}/v1/topics", headers=headers, timeout=TIMEOUT_S))
 
 
 def test_callers_without_credentials(
-    tmp_path: Path, certificates: Path, coordinator: CoordinatorProcess, more: str, logged: list[str]
+    tmp_path: Path, certificates: Path, coordinator: CoordinatorProcess, admin_settings: str, logged: list[str]
 ) -> None:
     """Each generated request is rejected before its parameters are validated; no response reveals anything."""
 
-    async def story(scene: Brokers) -> None:
+    async def scenario(scene: Brokers) -> None:
         async with scene.cluster("SASL_SSL", "PLAIN", "admin") as cluster:
             await Admin(cluster).create_topic(SECRET_TOPIC, 1, 1)
         url = scene.brokers[0].admin.url
 
-        def act() -> None:
+        def send_requests() -> None:
             assert generated_requests(url) > 200
             for path in ("/", "/dashboard/app.js", "/health/live", "/health/ready"):
                 public = requests.get(url + path, timeout=TIMEOUT_S)
@@ -166,27 +166,27 @@ def test_callers_without_credentials(
                     assert SECRET_TOPIC not in response.text
             _with_wrong_credentials(url)
 
-        await deferToThread(act)
+        await deferToThread(send_requests)
         assert not [text for text in logged if "Traceback" in text]
 
-    with_brokers(1, tmp_path, certificates, coordinator.address, story, more)
+    with_brokers(1, tmp_path, certificates, coordinator.address, scenario, admin_settings)
 
 
-def test_browsers(tmp_path: Path, certificates: Path, coordinator: CoordinatorProcess, more: str) -> None:
+def test_browsers(tmp_path: Path, certificates: Path, coordinator: CoordinatorProcess, admin_settings: str) -> None:
     """No response with data is cacheable; a session alone changes nothing; other sites and names are rejected."""
 
-    async def story(scene: Brokers) -> None:
+    async def scenario(scene: Brokers) -> None:
         await scene.create_user("bob")
         url = scene.brokers[0].admin.url
 
-        def act() -> None:
-            for name, response in Client(url, token=TOKEN).walk().items():
+        def send_requests() -> None:
+            for name, response in Client(url, token=TOKEN).send_all().items():
                 check_headers(response, may_be_cached=rule_of(name).public)
             browser = Client(url)
             body = {"token": TOKEN}
             assert browser.send("POST", "/v1/session", body).status_code == 201
             writes = 0
-            for name, response in browser.walk(with_reads=False).items():
+            for name, response in browser.send_all(with_reads=False).items():
                 method, _, path = name.partition(" ")
                 if name == "POST /v1/session":
                     continue
@@ -201,8 +201,8 @@ def test_browsers(tmp_path: Path, certificates: Path, coordinator: CoordinatorPr
             rebound = browser.send("GET", "/v1/topics", headers={"Host": f"{EVIL}:80"})
             assert (rebound.status_code, "topics" in rebound.json()) == (421, False)
 
-        await deferToThread(act)
+        await deferToThread(send_requests)
 
-    with_brokers(1, tmp_path, certificates, coordinator.address, story, more)
+    with_brokers(1, tmp_path, certificates, coordinator.address, scenario, admin_settings)
 
 

@@ -87,10 +87,10 @@ class Client:
     def send(
         self, method: str, path: str, body: Any = None, headers: dict[str, str] | None = None, **query: Any
     ) -> requests.Response:
-        more: dict[str, Any] = {"headers": headers, "verify": self.verify, "cert": self.cert, "timeout": 20}
-        return self._session.request(method, self._url + path, json=body, params=query, **more)
+        options: dict[str, Any] = {"headers": headers, "verify": self.verify, "cert": self.cert, "timeout": 20}
+        return self._session.request(method, self._url + path, json=body, params=query, **options)
 
-    def walk(self, *, with_reads: bool = True) -> dict[str, requests.Response]:
+    def send_all(self, *, with_reads: bool = True) -> dict[str, requests.Response]:
         """Send a dry run of each request in the OpenAPI document; return the responses by method and path.
 
         Streams are left out if the client has the token, because they do not end.
@@ -114,7 +114,7 @@ def rule_of(name: str) -> Any:
 
 
 @pytest.fixture
-def more(tmp_path: Path) -> str:
+def admin_settings(tmp_path: Path) -> str:
     token = tmp_path / "token"
     token.write_text(TOKEN)
     return f"""authorizer.class.name=kafka.security.authorizer.AclAuthorizer
@@ -127,11 +127,11 @@ def more(tmp_path: Path) -> str:
 
 
 def test_each_route_needs_authentication_and_permission(
-    tmp_path: Path, certificates: Path, coordinator: CoordinatorProcess, more: str, logged: list[str]
+    tmp_path: Path, certificates: Path, coordinator: CoordinatorProcess, admin_settings: str, logged: list[str]
 ) -> None:
     """Without credentials, only public routes respond; without ACLs, a user sees nothing; with ACLs, its own topics."""
 
-    async def story(scene: Brokers) -> None:
+    async def scenario(scene: Brokers) -> None:
         cluster = scene.cluster("SASL_SSL", "PLAIN", "admin")
         for name in ("orders", "secrets"):
             await Admin(cluster).create_topic(name, 1, 1)
@@ -139,16 +139,16 @@ def test_each_route_needs_authentication_and_permission(
         await scene.create_user("bob")
         broker = scene.brokers[0]
         url = broker.admin.url
-        anybody, bob = Client(url), Client(url, "bob")
+        anonymous, bob = Client(url), Client(url, "bob")
 
         def without_credentials() -> None:
-            for name, response in anybody.walk().items():
+            for name, response in anonymous.send_all().items():
                 rule = rule_of(name)
                 assert response.status_code == 401 or rule.public, (name, response.text)
                 assert not (rule.public and response.status_code in (401, 403)), name
 
         def without_permissions() -> None:
-            for name, response in bob.walk().items():
+            for name, response in bob.send_all().items():
                 rule = rule_of(name)
                 if rule.public or rule is AUTHENTICATED:
                     continue
@@ -185,15 +185,15 @@ def test_each_route_needs_authentication_and_permission(
         await deferToThread(with_permissions)
         assert not [text for text in logged if TOKEN in text]
 
-    with_brokers(1, tmp_path, certificates, coordinator.address, story, more)
+    with_brokers(1, tmp_path, certificates, coordinator.address, scenario, admin_settings)
 
 
 def test_brokers_forward_requests_with_the_permissions_of_the_caller(
-    tmp_path: Path, certificates: Path, coordinator: CoordinatorProcess, more: str
+    tmp_path: Path, certificates: Path, coordinator: CoordinatorProcess, admin_settings: str
 ) -> None:
     """Requests that involve all brokers work for users with passwords, and do not give them more permissions."""
 
-    async def story(scene: Brokers) -> None:
+    async def scenario(scene: Brokers) -> None:
         await scene.create_user("bob")
         broker = scene.brokers[0]
         bob = Client(broker.admin.url, "bob")
@@ -205,25 +205,25 @@ def test_brokers_forward_requests_with_the_permissions_of_the_caller(
         rules = scene.brokers[1].plugins.acl_authorizer.rules
         while not list(rules.patterns):
             await pause(scene.reactor, 0.05)
-        figures = (await deferToThread(bob.send, "GET", "/v1/live-metrics")).json()
-        assert [row["live"] for row in figures["brokers"]] == [True, True]
-        assert figures["problems"] == []
+        metrics = (await deferToThread(bob.send, "GET", "/v1/live-metrics")).json()
+        assert [row["live"] for row in metrics["brokers"]] == [True, True]
+        assert metrics["problems"] == []
         await broker.watches.acls.remove(cluster, {acl})
         assert (await deferToThread(bob.send, "GET", "/v1/live-metrics")).status_code == 403
 
-    with_brokers(2, tmp_path, certificates, coordinator.address, story, more)
+    with_brokers(2, tmp_path, certificates, coordinator.address, scenario, admin_settings)
 
 
 def test_users_and_acls_by_rest(
-    tmp_path: Path, certificates: Path, coordinator: CoordinatorProcess, more: str, logged: list[str]
+    tmp_path: Path, certificates: Path, coordinator: CoordinatorProcess, admin_settings: str, logged: list[str]
 ) -> None:
     """An administrator creates a user and ACLs, sees why access is allowed, and deletes them; no secret is shown."""
 
-    async def story(scene: Brokers) -> None:
+    async def scenario(scene: Brokers) -> None:
         url = scene.brokers[0].admin.url
         texts: list[str] = []
 
-        def act() -> None:
+        def send_requests() -> None:
             admin, password = Client(url, token=TOKEN), PASSWORDS["bob"]
 
             def send(*words: Any, **query: Any) -> Any:
@@ -276,23 +276,23 @@ def test_users_and_acls_by_rest(
             assert admin.send("DELETE", "/v1/users/bob").status_code == 404
             assert bob.send("GET", "/v1/topics").status_code == 401
 
-        await deferToThread(act)
+        await deferToThread(send_requests)
         for secret in (PASSWORDS["bob"], "stored_key", TOKEN):
             assert not [text for text in (*texts, *logged) if secret in text]
 
-    with_brokers(1, tmp_path, certificates, coordinator.address, story, more)
+    with_brokers(1, tmp_path, certificates, coordinator.address, scenario, admin_settings)
 
 
 def test_session_of_the_dashboard(
-    tmp_path: Path, certificates: Path, coordinator: CoordinatorProcess, more: str
+    tmp_path: Path, certificates: Path, coordinator: CoordinatorProcess, admin_settings: str
 ) -> None:
     """A user logs in with a password, uses the cookie, and logs out."""
 
-    async def story(scene: Brokers) -> None:
+    async def scenario(scene: Brokers) -> None:
         await scene.create_user("bob")
         url = scene.brokers[0].admin.url
 
-        def act() -> None:
+        def send_requests() -> None:
             browser = Client(url)
             for body in ({"user": "bob", "password": "x"}, {"token": "x"}, {"user": "nobody", "password": "x"}):
                 refused = browser.send("POST", "/v1/session", body)
@@ -314,13 +314,13 @@ def test_session_of_the_dashboard(
             browser._session.cookies.update(stolen)
             assert browser.send("GET", "/v1/topics").status_code == 401
 
-        await deferToThread(act)
+        await deferToThread(send_requests)
 
-    with_brokers(1, tmp_path, certificates, coordinator.address, story, more)
+    with_brokers(1, tmp_path, certificates, coordinator.address, scenario, admin_settings)
 
 
 def test_client_certificates(
-    tmp_path: Path, certificates: Path, coordinator: CoordinatorProcess, more: str
+    tmp_path: Path, certificates: Path, coordinator: CoordinatorProcess, admin_settings: str
 ) -> None:
     """A client with a certificate is the user named by its subject; others use passwords on the same port."""
     text = (certificates / "broker.pem").read_text()
@@ -336,11 +336,11 @@ def test_client_certificates(
         ssl.principal.mapping.rules=RULE:^CN=(.*)$/$1/,DEFAULT
     """
 
-    async def story(scene: Brokers) -> None:
+    async def scenario(scene: Brokers) -> None:
         await scene.create_user("bob")
         url = scene.brokers[0].admin.url
 
-        def act() -> None:
+        def send_requests() -> None:
             for options, expected in (
                 ({"token": TOKEN}, "User:admin-token"),
                 ({"user": "bob"}, "User:bob"),
@@ -377,7 +377,7 @@ def test_client_certificates(
             )
             return done.stdout + done.stderr
 
-        await deferToThread(act)
+        await deferToThread(send_requests)
 
-    plain = more.replace("kreplica.admin.authentication=basic\n", "")
-    with_brokers(1, tmp_path, certificates, coordinator.address, story, plain + tls)
+    plain = admin_settings.replace("kreplica.admin.authentication=basic\n", "")
+    with_brokers(1, tmp_path, certificates, coordinator.address, scenario, plain + tls)

@@ -34,7 +34,7 @@ def test_tokens_by_rest(
 ) -> None:
     """Users manage their own tokens, and other tokens only with ACLs; the secret is returned only at creation."""
 
-    async def story(scene: Brokers) -> None:
+    async def scenario(scene: Brokers) -> None:
         for user in ("alice", "bob"):
             await scene.create_user(user)
         broker = scene.brokers[0]
@@ -51,27 +51,27 @@ def test_tokens_by_rest(
 
         alice, bob, admin = Client(url, "alice"), Client(url, "bob"), Client(url, token=TOKEN)
 
-        def own_tokens() -> None:
+        def manage_own_tokens() -> None:
             preview = send(alice, "POST", "/v1/tokens", {}, 201, dry_run="true")
             assert (preview["hmac"], preview["dry_run"]) == (None, True)
             assert send(alice, "GET", "/v1/tokens")["tokens"] == []
-            made = send(alice, "POST", "/v1/tokens", {"renewers": ["User:bob"], "max_lifetime_ms": DAY_MS}, 201)
-            assert (made["owner"], made["requester"], made["renewers"]) == ("User:alice", "User:alice", ["User:bob"])
-            assert made["max_ms"] == made["expires_ms"] == made["issued_ms"] + DAY_MS
-            assert made["znodes"][0]["path"] == f"{TOKENS}/{made['token_id']}"
-            assert made["hmac"] not in str(made["znodes"])
-            found.update(made)
-            path = f"/v1/tokens/{made['token_id']}"
-            row = {name: made[name] for name in made if name not in ("hmac", "dry_run", "znodes")}
+            new = send(alice, "POST", "/v1/tokens", {"renewers": ["User:bob"], "max_lifetime_ms": DAY_MS}, 201)
+            assert (new["owner"], new["requester"], new["renewers"]) == ("User:alice", "User:alice", ["User:bob"])
+            assert new["max_ms"] == new["expires_ms"] == new["issued_ms"] + DAY_MS
+            assert new["znodes"][0]["path"] == f"{TOKENS}/{new['token_id']}"
+            assert new["hmac"] not in str(new["znodes"])
+            found.update(new)
+            path = f"/v1/tokens/{new['token_id']}"
+            row = {name: new[name] for name in new if name not in ("hmac", "dry_run", "znodes")}
             for client in (alice, bob, admin):
                 assert send(client, "GET", "/v1/tokens")["tokens"] == [row]
             assert send(admin, "GET", "/v1/tokens", owner="User:bob")["tokens"] == [row]
             assert send(admin, "GET", "/v1/tokens", owner="User:admin")["tokens"] == []
-            assert send(bob, "POST", f"{path}/expire", {"period_ms": 60_000})["expires_ms"] < made["expires_ms"]
-            assert send(bob, "POST", f"{path}/renew", {})["expires_ms"] == made["max_ms"]
+            assert send(bob, "POST", f"{path}/expire", {"period_ms": 60_000})["expires_ms"] < new["expires_ms"]
+            assert send(bob, "POST", f"{path}/renew", {})["expires_ms"] == new["max_ms"]
             assert send(bob, "POST", f"{path}/expire", {}, dry_run="true")["dry_run"]
 
-        def refused() -> None:
+        def try_without_acls() -> None:
             other = send(admin, "POST", "/v1/tokens", {"owner": "User:carol"}, 201)
             path = f"/v1/tokens/{other['token_id']}"
             assert (other["owner"], other["requester"]) == ("User:carol", "User:admin-token")
@@ -86,11 +86,11 @@ def test_tokens_by_rest(
             assert send(admin, "POST", f"{path}/renew", {"period_ms": 7 * DAY_MS})["expires_ms"] == other["max_ms"]
             found["other"] = other["token_id"]
 
-        await deferToThread(own_tokens)
+        await deferToThread(manage_own_tokens)
         connection = await token_connection(scene, {**found, "hmac": b64decode(found["hmac"])})
         assert "User:alice" in scene.users
         await connection.close()
-        await deferToThread(refused)
+        await deferToThread(try_without_acls)
         carol = ResourcePattern(ResourceType.USER, "User:carol", PatternType.LITERAL)
         allowed = [
             Acl("User:alice", "*", operation, Permission.ALLOW)
@@ -98,21 +98,21 @@ def test_tokens_by_rest(
         ]
         await acls.add(carol, allowed)
 
-        def permitted() -> None:
+        def manage_tokens_with_acls() -> None:
             deadline_s = time.monotonic() + 20
             while len(send(alice, "GET", "/v1/tokens")["tokens"]) != 2:
                 assert time.monotonic() < deadline_s
-            made = send(alice, "POST", "/v1/tokens", {"owner": "User:carol"}, 201)
-            assert (made["owner"], made["requester"]) == ("User:carol", "User:alice")
-            for token_id in (found["token_id"], found["other"], made["token_id"]):
+            new = send(alice, "POST", "/v1/tokens", {"owner": "User:carol"}, 201)
+            assert (new["owner"], new["requester"]) == ("User:carol", "User:alice")
+            for token_id in (found["token_id"], found["other"], new["token_id"]):
                 send(admin, "POST", f"/v1/tokens/{token_id}/expire", {})
             assert send(alice, "GET", "/v1/tokens")["tokens"] == []
 
-        await deferToThread(permitted)
+        await deferToThread(manage_tokens_with_acls)
         assert await broker.client.get_children(TOKENS) == []
         assert not [text for text in (*texts, *logged) if found["hmac"] in text]
 
-    with_brokers(1, tmp_path, certificates, coordinator.address, story, f"{settings(tmp_path)}\n{ENABLED}")
+    with_brokers(1, tmp_path, certificates, coordinator.address, scenario, f"{settings(tmp_path)}\n{ENABLED}")
 
 
 def test_disabled_and_unauthenticated(tmp_path: Path, certificates: Path, coordinator: CoordinatorProcess) -> None:
@@ -140,7 +140,7 @@ def test_tokens_on_the_command_line(tmp_path: Path, certificates: Path, coordina
     password = tmp_path / "password"
     password.write_text(PASSWORDS["bob"])
 
-    async def story(scene: Brokers) -> None:
+    async def scenario(scene: Brokers) -> None:
         await scene.create_user("bob")
         url, config = scene.brokers[0].admin.url, tmp_path / "job.properties"
 
@@ -166,4 +166,4 @@ def test_tokens_on_the_command_line(tmp_path: Path, certificates: Path, coordina
         assert "was deleted" in await deferToThread(kreplica, "expire", token_id, "--yes")
         assert "No tokens." in await deferToThread(kreplica, "list")
 
-    with_brokers(1, tmp_path, certificates, coordinator.address, story, f"{settings(tmp_path)}\n{ENABLED}")
+    with_brokers(1, tmp_path, certificates, coordinator.address, scenario, f"{settings(tmp_path)}\n{ENABLED}")

@@ -25,7 +25,7 @@ from kreplica.service.broker.certificate_watch import INTERVAL_S, CertificateWat
 DAY_S = 86_400
 
 
-class AtOnce:
+class InlineOffload:
     """An ``Offload`` that runs functions synchronously."""
 
     def run(self, function: Any, *args: Any, **kwargs: Any) -> Deferred[Any]:
@@ -42,7 +42,7 @@ class Scene:
         self.clock = Clock()
         start_ms = time.time() * 1000
         runtime = Runtime(
-            self.clock, OsDisk(), AtOnce(), Random(1), lambda: round(start_ms + self.clock.seconds() * 1000)
+            self.clock, OsDisk(), InlineOffload(), Random(1), lambda: round(start_ms + self.clock.seconds() * 1000)
         )
         self.directory = directory
         authority = open_authority(directory, 400)
@@ -65,7 +65,7 @@ def warnings(logged: list[str]) -> list[str]:
     return [text.partition(" Replace it: ")[0] for text in logged if "The certificate" in text]
 
 
-def test_days_pass(tmp_path: Path, logged: list[str]) -> None:
+def test_one_warning_per_day_below_the_threshold(tmp_path: Path, logged: list[str]) -> None:
     """Below the threshold, there is one log line per day, with the number of days; after the file is replaced, none."""
     scene = Scene(tmp_path)
     scene.watch.start()
@@ -94,7 +94,7 @@ def test_days_pass(tmp_path: Path, logged: list[str]) -> None:
 
 
 def test_issuer_that_expires_first(tmp_path: Path) -> None:
-    """The certificate in the chain that expires first counts, because then clients reject the connection."""
+    """The warning is about the first certificate in the chain to expire: from then on, clients reject connections."""
     authority = open_authority(tmp_path / "short", 5)
     scene = Scene(tmp_path / "long")
     path = create_certificate(tmp_path / "short", authority, "broker", ["127.0.0.1"], 300)
@@ -125,10 +125,10 @@ def test_replaced_certificates_are_freed(tmp_path: Path) -> None:
     assert contexts() <= before + 1
 
 
-def test_without_tls(tmp_path: Path) -> None:
+def test_no_timer_without_tls(tmp_path: Path) -> None:
     """A broker without TLS has no timer."""
     clock = Clock()
-    watch = CertificateWatch(Runtime(clock, OsDisk(), AtOnce(), Random(1), lambda: 0), 30)
+    watch = CertificateWatch(Runtime(clock, OsDisk(), InlineOffload(), Random(1), lambda: 0), 30)
     watch.start()
     assert clock.getDelayedCalls() == []
     assert watch.expiries == watch.expiring == []

@@ -24,7 +24,7 @@ def test_client(
 ) -> None:
     """The client writes and reads with exactly the ACLs that it needs."""
 
-    async def story(scene: Brokers) -> None:
+    async def scenario(scene: Brokers) -> None:
         await scene.create_user("bob")
         watches = scene.brokers[0].watches
         topic = ResourcePattern(ResourceType.TOPIC, "t-", PatternType.PREFIXED)
@@ -50,7 +50,7 @@ def test_client(
             value = f"{name} {mechanism}".encode()
             assert await deferToThread(CLIENTS[name], login, value) == value
 
-    with_brokers(1, tmp_path, certificates, coordinator.address, story, ACLS)
+    with_brokers(1, tmp_path, certificates, coordinator.address, scenario, ACLS)
 
 
 WRITE, READ = AclOperation.WRITE, AclOperation.READ

@@ -44,23 +44,23 @@ def settings(broker_id: int, directory: Path, certificates: Path, connect: str, 
 
 
 @pytest.fixture
-def arrived(monkeypatch: pytest.MonkeyPatch) -> dict[str, set[tuple[str, str]]]:
+def requests(monkeypatch: pytest.MonkeyPatch) -> dict[str, set[tuple[str, str]]]:
     """The (listener, user) pairs of the controller's requests and of followers' fetches, by name of the handler."""
     found: dict[str, set[tuple[str, str]]] = defaultdict(set)
 
-    def observe(handler: Any) -> None:
+    def record_requests_of(handler: Any) -> None:
         handle = handler.__call__
 
-        def observed(self: Any, request: Any) -> None:
+        def record_and_handle(self: Any, request: Any) -> None:
             body = request.body
             if handler is not Fetch or body.get("replica_state", {"replica_id": -1})["replica_id"] >= 0:
                 found[handler.__name__].add((request.connection.listener, request.connection.user))
             handle(self, request)
 
-        monkeypatch.setattr(handler, "__call__", observed)
+        monkeypatch.setattr(handler, "__call__", record_and_handle)
 
     for handler in (LeaderAndIsr, StopReplica, UpdateMetadata, Fetch):
-        observe(handler)
+        record_requests_of(handler)
     return found
 
 
@@ -81,12 +81,12 @@ def test_requests_of_the_controller(
     tmp_path: Path,
     certificates: Path,
     coordinator: CoordinatorProcess,
-    arrived: dict[str, set[tuple[str, str]]],
+    requests: dict[str, set[tuple[str, str]]],
     logged: list[str],
 ) -> None:
-    """They arrive on their own listener, authenticated; followers use the inter-broker listener."""
+    """The controller's requests arrive on the CONTROL listener, authenticated; followers fetch over INTERNAL."""
 
-    async def story(scene: Brokers) -> None:
+    async def scenario(scene: Brokers) -> None:
         await use_topic(scene)
         data, _ = await scene.brokers[0].client.get_data("/brokers/ids/2")
         registered = json.loads(data)
@@ -95,9 +95,9 @@ def test_requests_of_the_controller(
         assert registered["listener_security_protocol_map"]["CONTROL"] == "SASL_SSL"
 
     more = "control.plane.listener.name=control"
-    with_brokers(2, tmp_path, certificates, coordinator.address, story, more, settings)
+    with_brokers(2, tmp_path, certificates, coordinator.address, scenario, more, settings)
     control = {("CONTROL", "User:controller")}
-    assert arrived == {
+    assert requests == {
         "LeaderAndIsr": control,
         "UpdateMetadata": control,
         "StopReplica": control,
@@ -106,9 +106,9 @@ def test_requests_of_the_controller(
     assert not [text for text in logged if SECRET in text]
 
 
-def test_without_the_setting(
-    tmp_path: Path, certificates: Path, coordinator: CoordinatorProcess, arrived: dict[str, set[tuple[str, str]]]
+def test_control_requests_without_control_plane_listener(
+    tmp_path: Path, certificates: Path, coordinator: CoordinatorProcess, requests: dict[str, set[tuple[str, str]]]
 ) -> None:
-    """They arrive on the inter-broker listener; the other listener may already exist."""
+    """Without control.plane.listener.name, the controller uses INTERNAL, even if the CONTROL listener exists."""
     with_brokers(2, tmp_path, certificates, coordinator.address, use_topic, "", settings)
-    assert {listener for found in arrived.values() for listener, _ in found} == {"INTERNAL"}
+    assert {listener for found in requests.values() for listener, _ in found} == {"INTERNAL"}

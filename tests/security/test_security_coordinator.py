@@ -100,8 +100,8 @@ def jaas_flag(directory: Path, password: str) -> str:
     return f"-Djava.security.auth.login.config={path}"
 
 
-def test_javas_client_with_sasl(tmp_path: Path, coordinator: Coordinator) -> None:
-    """It authenticates with DIGEST-MD5, owns its znodes, and checks the coordinator's proof."""
+def test_java_client_with_sasl(tmp_path: Path, coordinator: Coordinator) -> None:
+    """Java's client authenticates with DIGEST-MD5, owns its znodes, and checks the coordinator's proof."""
     output = zkcli(
         coordinator.address,
         "whoami\ncreate /java-sasl x sasl:kafka:cdrwa\ngetAcl /java-sasl\nget /java-sasl",
@@ -112,13 +112,13 @@ def test_javas_client_with_sasl(tmp_path: Path, coordinator: Coordinator) -> Non
     assert "'sasl,'kafka\n: cdrwa" in output
 
 
-def test_javas_client_with_a_wrong_password(tmp_path: Path, coordinator: Coordinator) -> None:
+def test_java_client_with_a_wrong_password(tmp_path: Path, coordinator: Coordinator) -> None:
     output = zkcli(coordinator.address, "ls /", jaas_flag(tmp_path, "wrong"))
     assert "KeeperErrorCode = AuthFailed" in output
     assert "[zookeeper" not in output
 
 
-def test_javas_client_with_a_certificate(coordinator: Coordinator, certificates: Path) -> None:
+def test_java_client_with_a_certificate(coordinator: Coordinator, certificates: Path) -> None:
     output = zkcli(
         coordinator.tls_address,
         "whoami\ncreate /java-tls x auth::cdrwa\ngetAcl /java-tls",
@@ -170,7 +170,7 @@ def test_kazoo_with_digests(coordinator: Coordinator, certificates: Path) -> Non
 
 
 def test_kazoo_without_authentication(coordinator: Coordinator) -> None:
-    """Its first request fails, and the connection is closed."""
+    """The first request of a client without credentials fails, and the connection is closed."""
     client = kazoo(coordinator.address)
     with pytest.raises((SessionClosedRequireSaslError, ConnectionLoss)):
         client.get_async("/").get(timeout=5)
@@ -218,7 +218,7 @@ kreplica.zookeeper.sasl.jaas.config={LOGIN} required username="kafka" password="
     assert PASSWORD not in "".join(lines)
 
 
-def from_options(directory: Path, *arguments: str) -> Any:
+def service_from_options(directory: Path, *arguments: str) -> Any:
     options = CoordinatorOptions()
     options.parseOptions(["--data-dir", str(directory / "data"), *arguments])
     return zookeeper_from_options(MemoryReactorClock(), options, lambda _: None)
@@ -250,7 +250,7 @@ USERS = f"--override=kreplica.coordinator.sasl.jaas.config={LOGIN} required user
 )  # fmt: skip
 def test_invalid_settings(tmp_path: Path, certificates: Path, arguments: list[str], message: str) -> None:
     with pytest.raises(SettingsError, match=re.escape(message)):
-        from_options(tmp_path, *[each.replace("CERTIFICATES", str(certificates)) for each in arguments])
+        service_from_options(tmp_path, *[each.replace("CERTIFICATES", str(certificates)) for each in arguments])
 
 
 @pytest.mark.parametrize(
@@ -263,6 +263,6 @@ def test_invalid_settings(tmp_path: Path, certificates: Path, arguments: list[st
     ],
 )  # fmt: skip
 def test_valid_settings(tmp_path: Path, certificates: Path, arguments: list[str]) -> None:
-    """Other machines can authenticate, so they may connect."""
-    process = from_options(tmp_path, *[each.replace("CERTIFICATES", str(certificates)) for each in arguments])
+    """With users or certificates, the server may listen for clients on other machines."""
+    process = service_from_options(tmp_path, *[each.replace("CERTIFICATES", str(certificates)) for each in arguments])
     process._runtime.offload.stop()

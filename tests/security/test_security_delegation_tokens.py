@@ -60,7 +60,7 @@ def test_life_of_a_token(
 ) -> None:
     """A token is created on one broker, and used, renewed and deleted on both."""
 
-    async def story(scene: Brokers) -> None:
+    async def scenario(scene: Brokers) -> None:
         alice = await scene.connection("LOCAL", "PLAIN", "alice")
         admin = await scene.connection("LOCAL", "PLAIN", "admin")
         before_ms = int(time.time() * 1000)
@@ -126,7 +126,7 @@ def test_life_of_a_token(
         assert not [text for text in logged if secret in text or bytes(token["hmac"]).hex() in text]
         assert any(f"created delegation token {token['token_id']} of User:alice" in text for text in logged)
 
-    with_tokens(tmp_path, certificates, coordinator.address, story, brokers=2)
+    with_tokens(tmp_path, certificates, coordinator.address, scenario, brokers=2)
 
 
 async def connect_to(scene: Brokers, user: str, broker: int) -> Any:
@@ -141,7 +141,7 @@ def test_permissions(
 ) -> None:
     """Owners and renewers need no ACLs; others need CreateTokens, DescribeTokens or Describe (KIP-373)."""
 
-    async def story(scene: Brokers) -> None:
+    async def scenario(scene: Brokers) -> None:
         alice, admin = [await scene.connection("LOCAL", "PLAIN", user) for user in ("alice", "admin")]
         await scene.create_user("bob")
         bob = await scene.connection("LOCAL", "SCRAM-SHA-256", "bob")
@@ -178,17 +178,17 @@ def test_permissions(
             response = await admin.request(CREATE_ACLS, 2, {"creations": [row]})
             assert response["results"][0]["error_code"] == 0
 
-        async def sees(expected: set[str], *owners: str) -> bool:
+        async def lists_exactly(expected: set[str], *owners: str) -> bool:
             return set((await describe(alice, *owners, every=not owners))[1]) == expected
 
         assert set((await describe(alice, every=True))[1]) == {own["token_id"]}
         await allow(6, for_bob["token_id"], 8)
-        while not await sees(ids):
+        while not await lists_exactly(ids):
             await pause(scene.reactor, 0.02)
         second = await create(admin, owner="bob")
         assert set((await describe(alice, "bob"))[1]) == {for_bob["token_id"]}
         await allow(7, "User:bob", 14)
-        while not await sees({for_bob["token_id"], second["token_id"]}, "bob"):
+        while not await lists_exactly({for_bob["token_id"], second["token_id"]}, "bob"):
             await pause(scene.reactor, 0.02)
         await allow(7, "User:bob", 13)
         while (third := await create(alice, owner="bob"))["error_code"]:
@@ -205,13 +205,13 @@ def test_permissions(
         for each in (alice, admin, bob, connection):
             await each.close()
 
-    with_tokens(tmp_path, certificates, coordinator.address, story, WITH_ACLS)
+    with_tokens(tmp_path, certificates, coordinator.address, scenario, WITH_ACLS)
 
 
 def test_disabled_tokens(tmp_path: Path, certificates: Path, coordinator: CoordinatorProcess) -> None:
     """Without a key, requests fail with Kafka's error, and no client can authenticate with a token."""
 
-    async def story(scene: Brokers) -> None:
+    async def scenario(scene: Brokers) -> None:
         alice = await scene.connection("LOCAL", "PLAIN", "alice")
         assert (await create(alice))["error_code"] == DISABLED_CODE
         assert await renew(alice, b"x") == (DISABLED_CODE, -1)
@@ -222,7 +222,7 @@ def test_disabled_tokens(tmp_path: Path, certificates: Path, coordinator: Coordi
         assert "delegation_token" not in await scene.brokers[0].client.get_children("/")
         await alice.close()
 
-    with_brokers(1, tmp_path, certificates, coordinator.address, story)
+    with_brokers(1, tmp_path, certificates, coordinator.address, scenario)
 
 
 class Clock:
@@ -235,11 +235,11 @@ class Clock:
         return time.time_ns() // 1_000_000 + self.ahead_ms
 
 
-def test_expiry(tmp_path: Path, certificates: Path, coordinator: CoordinatorProcess, logged: list[str]) -> None:
+def test_expired_token(tmp_path: Path, certificates: Path, coordinator: CoordinatorProcess, logged: list[str]) -> None:
     """An expired token is rejected, and cannot be renewed."""
     clock = Clock()
 
-    async def story(scene: Brokers) -> None:
+    async def scenario(scene: Brokers) -> None:
         alice = await scene.connection("LOCAL", "PLAIN", "alice")
         first, second = await create(alice, max_ms=3_600_000), await create(alice)
         assert first["expiry_timestamp_ms"] == first["max_timestamp_ms"] == first["issue_timestamp_ms"] + 3_600_000
@@ -257,14 +257,16 @@ def test_expiry(tmp_path: Path, certificates: Path, coordinator: CoordinatorProc
             await pause(scene.reactor, 0.02)
         await alice.close()
 
-    with_tokens(tmp_path, certificates, coordinator.address, story, wall_clock_ms=clock)
+    with_tokens(tmp_path, certificates, coordinator.address, scenario, wall_clock_ms=clock)
 
 
-def test_sweep(tmp_path: Path, certificates: Path, coordinator: CoordinatorProcess, logged: list[str]) -> None:
-    """The controller removes expired tokens."""
+def test_expired_tokens_are_deleted(
+    tmp_path: Path, certificates: Path, coordinator: CoordinatorProcess, logged: list[str]
+) -> None:
+    """The controller deletes expired tokens."""
     clock = Clock()
 
-    async def story(scene: Brokers) -> None:
+    async def scenario(scene: Brokers) -> None:
         alice = await scene.connection("LOCAL", "PLAIN", "alice")
         token = await create(alice)
         stores = [broker.watches.tokens for broker in scene.brokers]
@@ -275,7 +277,7 @@ def test_sweep(tmp_path: Path, certificates: Path, coordinator: CoordinatorProce
         await alice.close()
 
     more = "delegation.token.expiry.check.interval.ms=100"
-    with_tokens(tmp_path, certificates, coordinator.address, story, more, brokers=2, wall_clock_ms=clock)
+    with_tokens(tmp_path, certificates, coordinator.address, scenario, more, brokers=2, wall_clock_ms=clock)
 
 
 def test_sessions_of_tokens(
@@ -283,7 +285,7 @@ def test_sessions_of_tokens(
 ) -> None:
     """A session lasts as long as its token; a deleted token cannot continue it (KIP-368)."""
 
-    async def story(scene: Brokers) -> None:
+    async def scenario(scene: Brokers) -> None:
         alice = await scene.connection("LOCAL", "PLAIN", "alice")
         token = await create(alice)
         assert (await expire(alice, token["hmac"], 1000))[0] == 0
@@ -307,7 +309,7 @@ def test_sessions_of_tokens(
         assert any("the delegation token does not exist" in text for text in logged)
         await alice.close()
 
-    with_tokens(tmp_path, certificates, coordinator.address, story)
+    with_tokens(tmp_path, certificates, coordinator.address, scenario)
 
 
 def test_clients_of_every_kind(
@@ -315,7 +317,7 @@ def test_clients_of_every_kind(
 ) -> None:
     """Both kreplica clients use a token with the option of Java's login module; kafka-python announces it too."""
 
-    async def story(scene: Brokers) -> None:
+    async def scenario(scene: Brokers) -> None:
         alice = await scene.connection("LOCAL", "PLAIN", "alice")
         token = await create(alice)
         config = token_config(scene, "SASL_SSL", token)
@@ -336,7 +338,7 @@ def test_clients_of_every_kind(
         assert await deferToThread(error_of_librdkafka, scene.port("LOCAL"), token)
         await alice.close()
 
-    with_tokens(tmp_path, certificates, coordinator.address, story)
+    with_tokens(tmp_path, certificates, coordinator.address, scenario)
 
 
 def test_administration(
@@ -344,7 +346,7 @@ def test_administration(
 ) -> None:
     """Both clients create, renew, list and delete tokens, and can use Java's settings for a token."""
 
-    async def story(scene: Brokers) -> None:
+    async def scenario(scene: Brokers) -> None:
         async with scene.cluster("LOCAL", "PLAIN", "alice") as cluster:
             admin = Admin(cluster)
             carol = "User:carol"
@@ -371,7 +373,7 @@ def test_administration(
         await connection.close()
         await deferToThread(administer_blocking, scene.port("LOCAL"), scene.config("LOCAL", "PLAIN", "alice"))
 
-    with_tokens(tmp_path, certificates, coordinator.address, story)
+    with_tokens(tmp_path, certificates, coordinator.address, scenario)
 
 
 def administer_blocking(port: int, config: dict[str, str]) -> None:
@@ -463,8 +465,8 @@ def error_of_librdkafka(port: int, token: dict[str, Any]) -> str:
     return found[0]
 
 
-def test_restart(tmp_path: Path, certificates: Path, coordinator: CoordinatorProcess) -> None:
-    """A restarted broker knows the tokens, and a broker with another key rejects them."""
+def test_tokens_after_a_restart(tmp_path: Path, certificates: Path, coordinator: CoordinatorProcess) -> None:
+    """A restarted broker accepts existing tokens; a broker with a different key rejects them."""
     tokens: list[dict[str, Any]] = []
 
     async def first(scene: Brokers) -> None:
@@ -494,7 +496,7 @@ def test_damaged_znodes(
 ) -> None:
     """A damaged token is logged and ignored; other tokens work."""
 
-    async def story(scene: Brokers) -> None:
+    async def scenario(scene: Brokers) -> None:
         client = scene.brokers[0].client
         alice = await scene.connection("LOCAL", "PLAIN", "alice")
         token = await create(alice)
@@ -507,13 +509,13 @@ def test_damaged_znodes(
         assert await renew(alice, token["hmac"]) == (NOT_FOUND, -1)
         await alice.close()
 
-    with_tokens(tmp_path, certificates, coordinator.address, story)
+    with_tokens(tmp_path, certificates, coordinator.address, scenario)
 
 
-def test_change_during_a_read(tmp_path: Path, certificates: Path, coordinator: CoordinatorProcess) -> None:
+def test_token_created_during_a_read(tmp_path: Path, certificates: Path, coordinator: CoordinatorProcess) -> None:
     """A read that listed the tokens before this broker created one does not remove the new token."""
 
-    async def story(scene: Brokers) -> None:
+    async def scenario(scene: Brokers) -> None:
         client = scene.brokers[0].client
         lifetimes = TokenLifetimes(DAY_MS, DAY_MS)
         store = TokenStore(scene.brokers[0].runtime, client, KEY.encode(), lifetimes)
@@ -527,10 +529,10 @@ def test_change_during_a_read(tmp_path: Path, certificates: Path, coordinator: C
         await reading
         assert store.cache.find(token.token_id) == token
 
-    with_tokens(tmp_path, certificates, coordinator.address, story)
+    with_tokens(tmp_path, certificates, coordinator.address, scenario)
 
 
-def test_names_of_secrets() -> None:
+def test_representations_contain_no_secrets() -> None:
     """No representation contains a secret."""
     from kreplica.security.sasl.credentials import credentials_of
     from kreplica.security.tokens.token_cache import TokenCache

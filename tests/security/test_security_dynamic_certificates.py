@@ -69,7 +69,7 @@ async def connection_of(scene: Brokers, broker: int = 1) -> Any:
     return await connect(scene.reactor, "127.0.0.1", port, client_id="test", endpoint=endpoint)
 
 
-async def presented(scene: Brokers, broker: int = 1) -> int:
+async def presented_serial_number(scene: Brokers, broker: int = 1) -> int:
     """Return the serial number of the certificate that a broker presents to new connections."""
 
     def read() -> int:
@@ -86,7 +86,7 @@ async def presented(scene: Brokers, broker: int = 1) -> int:
 
 async def until_presented(scene: Brokers, path: Path, broker: int = 1) -> None:
     for _ in range(200):
-        if await presented(scene, broker) == serial_number(path):
+        if await presented_serial_number(scene, broker) == serial_number(path):
             return
         await pause(scene.reactor, 0.05)
     pytest.fail(f"broker {broker} does not present {path}")
@@ -105,7 +105,7 @@ def test_changed_keystore(
     foreign.mkdir()
     create_certificate(foreign, open_authority(certificates / "other", 10), "broker", ["127.0.0.1"], 10)
 
-    async def story(scene: Brokers) -> None:
+    async def scenario(scene: Brokers) -> None:
         refused = {
             f"{KEYSTORE}={junk}: there is no PEM private key": {KEYSTORE: junk},
             f"{KEYSTORE}={tmp_path}/absent.pem cannot be read": {KEYSTORE: tmp_path / "absent.pem"},
@@ -133,13 +133,13 @@ def test_changed_keystore(
             assert error.startswith(message), error
             assert SECRET not in error
         assert await alter(scene, {KEYSTORE: str(renewed)}, validate_only=True) is None
-        assert await presented(scene) == serial_number(certificates / "broker.pem")
+        assert await presented_serial_number(scene) == serial_number(certificates / "broker.pem")
         assert await alter(scene, {KEYSTORE: str(renewed)}) is None
         await until_presented(scene, renewed)
         assert await alter(scene, {KEYSTORE: None}) is None
         await until_presented(scene, certificates / "broker.pem")
 
-    with_brokers(1, tmp_path, certificates, coordinator.address, story)
+    with_brokers(1, tmp_path, certificates, coordinator.address, scenario)
     assert not [text for text in logged if SECRET in text]
 
 
@@ -164,7 +164,7 @@ def test_other_authority(tmp_path: Path, certificates: Path, coordinator: Coordi
     changed.mkdir()
     new = create_certificate(changed, open_authority(certificates / "other", 10), "broker", ["127.0.0.1"], 10)
 
-    async def story(scene: Brokers) -> None:
+    async def scenario(scene: Brokers) -> None:
         scene.trusted = both
 
         async def write() -> None:
@@ -192,7 +192,7 @@ def test_other_authority(tmp_path: Path, certificates: Path, coordinator: Coordi
         assert await alter(scene, {TRUSTSTORE: other}) is None
         await write()
 
-    with_brokers(2, tmp_path, certificates, coordinator.address, story)
+    with_brokers(2, tmp_path, certificates, coordinator.address, scenario)
 
 
 def test_pem_text(
@@ -232,20 +232,20 @@ def test_pem_text(
         await until_presented(scene, renewed)
         await read(scene)
 
-    async def look(scene: Brokers) -> None:
+    async def check_certificate(scene: Brokers) -> None:
         await until_presented(scene, renewed)
         await read(scene)
 
-    async def fall_back(scene: Brokers) -> None:
-        assert await presented(scene) == serial_number(certificates / "broker.pem")
+    async def check_fallback(scene: Brokers) -> None:
+        assert await presented_serial_number(scene) == serial_number(certificates / "broker.pem")
 
-    run = (1, tmp_path, certificates, coordinator.address)
-    with_brokers(*run, change, "password.encoder.secret=first")
-    with_brokers(*run, look, "password.encoder.secret=second\npassword.encoder.old.secret=first")
-    with_brokers(*run, look, "password.encoder.secret=second")
+    arguments = (1, tmp_path, certificates, coordinator.address)
+    with_brokers(*arguments, change, "password.encoder.secret=first")
+    with_brokers(*arguments, check_certificate, "password.encoder.secret=second\npassword.encoder.old.secret=first")
+    with_brokers(*arguments, check_certificate, "password.encoder.secret=second")
     assert znodes[0] != znodes[1] == znodes[2]
     for text in (*znodes, *logged):
         assert SECRET not in text
         assert key[60:100] not in text
-    with_brokers(*run, fall_back, "password.encoder.secret=third")
+    with_brokers(*arguments, check_fallback, "password.encoder.secret=third")
     assert any("ssl.key.password in ZooKeeper is ignored" in text for text in logged)

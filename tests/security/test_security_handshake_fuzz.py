@@ -14,12 +14,12 @@ GROWTH_BYTES_MAX = 16 * 1024 * 1024
 
 
 def resident_bytes() -> int:
-    """Return the memory of this process."""
+    """Return the resident memory of this process."""
     return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
 def fuzz(certificates: Path, seed: int, count: int) -> str:
-    """Run cases; return a report."""
+    """Run fuzz cases and return a report."""
     fuzzer = Fuzzer(certificates, seed)
     fuzzer.run(count // 20)  # allocates caches
     before, started_s = resident_bytes(), time.monotonic()

@@ -28,7 +28,7 @@ from tests.support.token_server import AUDIENCE, ISSUER, rsa_key, token_server
 
 
 @pytest.fixture
-def more(tmp_path: Path) -> str:
+def admin_settings(tmp_path: Path) -> str:
     token = tmp_path / "token"
     token.write_text(TOKEN)
     return f"""authorizer.class.name=kafka.security.authorizer.AclAuthorizer
@@ -43,12 +43,12 @@ def more(tmp_path: Path) -> str:
 
 
 def test_tokens_need_the_same_permissions(
-    tmp_path: Path, certificates: Path, coordinator: CoordinatorProcess, more: str, logged: list[str]
+    tmp_path: Path, certificates: Path, coordinator: CoordinatorProcess, admin_settings: str, logged: list[str]
 ) -> None:
     """A token names a user, whose ACLs apply to each route, even on other brokers; an invalid token is rejected."""
     with token_server() as server:
 
-        async def story(scene: Brokers) -> None:
+        async def scenario(scene: Brokers) -> None:
             cluster = scene.cluster("SASL_SSL", "PLAIN", "admin")
             await Admin(cluster).create_topic("orders", 1, 1)
             await cluster.close()
@@ -59,7 +59,7 @@ def test_tokens_need_the_same_permissions(
             def without_permissions() -> None:
                 session = bob.send("GET", "/v1/session").json()
                 assert (session["user"], session["method"], session["is_super"]) == ("User:bob", "bearer", False)
-                for name, response in bob.walk().items():
+                for name, response in bob.send_all().items():
                     rule = rule_of(name)
                     if rule.public or rule in (AUTHENTICATED, RENEWED_TOKENS):
                         continue
@@ -83,16 +83,16 @@ def test_tokens_need_the_same_permissions(
             def with_permissions() -> None:
                 assert bob.send("GET", "/v1/topics/orders").status_code == 200
                 assert bob.send("GET", "/v1/topics/orders/messages").status_code == 403
-                figures = bob.send("GET", "/v1/live-metrics").json()
-                assert ([row["live"] for row in figures["brokers"]], figures["problems"]) == ([True, True], [])
+                metrics = bob.send("GET", "/v1/live-metrics").json()
+                assert ([row["live"] for row in metrics["brokers"]], metrics["problems"]) == ([True, True], [])
 
             await deferToThread(with_permissions)
             now_s = time.time()
             expired = server.token("bob", exp=now_s - 100)
-            others = jwt.encode({"sub": "bob", "iat": now_s, "exp": now_s + 60}, rsa_key(3), "RS256")
+            untrusted = jwt.encode({"sub": "bob", "iat": now_s, "exp": now_s + 60}, rsa_key(3), "RS256")
 
-            def invalid() -> None:
-                for token in (expired, others, server.token("bob", aud="x"), "text"):
+            def use_invalid_tokens() -> None:
+                for token in (expired, untrusted, server.token("bob", aud="x"), "text"):
                     for _ in range(5):
                         response = Client(url, token=token).send("GET", "/v1/topics")
                         assert response.status_code == 401
@@ -103,36 +103,36 @@ def test_tokens_need_the_same_permissions(
                 response = Client(url).send("GET", "/v1/topics")
                 assert response.json()["accepts"] == ["token", "bearer"]
 
-            await deferToThread(invalid)
+            await deferToThread(use_invalid_tokens)
 
             def log_in() -> None:
                 browser = Client(url)
                 expires_s = int(time.time()) + 100
-                given = server.token("bob", exp=expires_s)
-                opened = browser.send("POST", "/v1/session", {"token": given})
-                assert (opened.status_code, opened.json()["user"]) == (201, "User:bob")
-                assert opened.json()["ends_at_ms"] <= expires_s * 1000
+                token = server.token("bob", exp=expires_s)
+                response = browser.send("POST", "/v1/session", {"token": token})
+                assert (response.status_code, response.json()["user"]) == (201, "User:bob")
+                assert response.json()["ends_at_ms"] <= expires_s * 1000
                 assert browser.send("GET", "/v1/session").json()["method"] == "session"
                 assert browser.send("GET", "/v1/topics/orders").status_code == 200
                 assert browser.send("GET", "/v1/topics/orders/messages").status_code == 403
-                refused = Client(url).send("POST", "/v1/session", {"token": expired})
-                assert (refused.status_code, "set-cookie" in refused.headers) == (401, False)
+                rejected = Client(url).send("POST", "/v1/session", {"token": expired})
+                assert (rejected.status_code, "set-cookie" in rejected.headers) == (401, False)
 
             await deferToThread(log_in)
             assert any("invalid: the token expired 10" in text for text in logged)
             assert not [text for text in logged if expired[20:] in text or TOKEN in text]
 
-        chosen = f"{more}\nsasl.oauthbearer.jwks.endpoint.url={server.url}/keys"
-        with_brokers(2, tmp_path, certificates, coordinator.address, story, chosen)
+        more_settings = f"{admin_settings}\nsasl.oauthbearer.jwks.endpoint.url={server.url}/keys"
+        with_brokers(2, tmp_path, certificates, coordinator.address, scenario, more_settings)
 
 
 def test_the_token_file_and_the_keys_are_needed(
-    tmp_path: Path, certificates: Path, coordinator: CoordinatorProcess, more: str
+    tmp_path: Path, certificates: Path, coordinator: CoordinatorProcess, admin_settings: str
 ) -> None:
-    async def story(_: Brokers) -> None:
+    async def scenario(_: Brokers) -> None:
         pytest.fail("the broker has started")
 
     with pytest.raises(SettingsError, match=r"bearer needs sasl\.oauthbearer\.jwks\.endpoint\.url"):
-        with_brokers(1, tmp_path, certificates, coordinator.address, story, more)
+        with_brokers(1, tmp_path, certificates, coordinator.address, scenario, admin_settings)
     with pytest.raises(SettingsError, match="set a token file"):
         BrokerSettings.from_text("broker.id=1\nzookeeper.connect=x\nkreplica.admin.authentication=bearer")

@@ -36,29 +36,29 @@ def config(url: str, tls: str = "") -> dict[str, str]:
     }
 
 
-def login_with_reactor(chosen: dict[str, str]) -> bytes:
+def login_with_reactor(client_config: dict[str, str]) -> bytes:
     from twisted.internet import reactor
 
     async def log_in() -> bytes:
-        endpoint = secured_endpoints(chosen)(reactor, "127.0.0.1", 1, 1.0)  # type: ignore[arg-type]
+        endpoint = secured_endpoints(client_config)(reactor, "127.0.0.1", 1, 1.0)  # type: ignore[arg-type]
         return (await endpoint.sasl.new_exchange()).step(b"")  # type: ignore[attr-defined]
 
     return run(log_in(), 20, check_left_behind=False)
 
 
-def login_blocking(chosen: dict[str, str]) -> bytes:
-    runtime = secured_runtime(chosen)
+def login_blocking(client_config: dict[str, str]) -> bytes:
+    runtime = secured_runtime(client_config)
     assert isinstance(runtime.sasl, TokenLogin)
     return run_blocking(runtime.sasl.new_exchange()).step(b"")
 
 
 Login = Callable[[dict[str, str]], bytes]
-both = pytest.mark.parametrize("log_in", [login_with_reactor, login_blocking])
+with_and_without_reactor = pytest.mark.parametrize("log_in", [login_with_reactor, login_blocking])
 
 
 @contextmanager
 def raw_server(response: bytes) -> Iterator[str]:
-    """Accept connections, send these bytes to each, and close only when the client has closed."""
+    """Run a server that sends this response to each connection, and closes it only after the client did."""
     with closing(socket.create_server(("127.0.0.1", 0))) as listener:
 
         def serve() -> None:
@@ -82,15 +82,15 @@ def raw_server(response: bytes) -> Iterator[str]:
     thread.join(10)
 
 
-def refusal(log_in: Login, chosen: dict[str, str]) -> str:
+def error_of(log_in: Login, client_config: dict[str, str]) -> str:
     with pytest.raises(CredentialsUnavailable) as caught:
-        log_in(chosen)
+        log_in(client_config)
     text = f"{caught.value} {caught.value.__cause__}"
     assert SECRET not in text
     return text
 
 
-@both
+@with_and_without_reactor
 def test_tls(log_in: Login, certificates: Path) -> None:
     """The server's certificate is verified with the options of the login module."""
     with token_server(certificates) as server:
@@ -99,57 +99,57 @@ def test_tls(log_in: Login, certificates: Path) -> None:
         url = f"{server.url}/token"
         assert log_in(config(url, trusted)).startswith(b"n,,\x01auth=Bearer ey")
         for options in (other, ""):
-            assert "certificate" in refusal(log_in, config(url, options))
+            assert "certificate" in error_of(log_in, config(url, options))
         assert len(server.tokens) == 1
 
 
-@both
+@with_and_without_reactor
 def test_redirects_are_not_followed(log_in: Login) -> None:
     with token_server() as server:
-        assert "/moved rejected the token request with status 302" in refusal(log_in, config(f"{server.url}/moved"))
+        assert "/moved rejected a token with status 302" in error_of(log_in, config(f"{server.url}/moved"))
         assert server.tokens == []
 
 
-@both
+@with_and_without_reactor
 def test_large_responses(log_in: Login) -> None:
     size = RESPONSE_BYTES_MAX + 100_000
     head = b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n" % size
     with raw_server(head + b"x" * size) as url:
-        assert f"the response is larger than {RESPONSE_BYTES_MAX} bytes" in refusal(log_in, config(url))
+        assert f"the response is larger than {RESPONSE_BYTES_MAX} bytes" in error_of(log_in, config(url))
 
 
-@both
+@with_and_without_reactor
 @pytest.mark.parametrize(
     "response", [b"", b"HTTP/1.1 200 OK\r\n", b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nabc"]
 )
 def test_a_server_that_does_not_respond(log_in: Login, response: bytes) -> None:
     with raw_server(response) as url:
-        assert "no token could be obtained" in refusal(log_in, config(url))
+        assert "no token could be obtained" in error_of(log_in, config(url))
 
 
-@both
-def test_a_server_that_sends_no_http(log_in: Login) -> None:
+@with_and_without_reactor
+def test_a_response_that_is_not_http(log_in: Login) -> None:
     with raw_server(b"SSH-2.0-OpenSSH\r\n\r\n") as url:
-        assert "no token could be obtained" in refusal(log_in, config(url))
+        assert "no token could be obtained" in error_of(log_in, config(url))
 
 
-@both
-def test_no_server(log_in: Login) -> None:
+@with_and_without_reactor
+def test_connection_refused(log_in: Login) -> None:
     with closing(socket.create_server(("127.0.0.1", 0))) as listener:
         port = listener.getsockname()[1]
-    assert "refused" in refusal(log_in, config(f"http://127.0.0.1:{port}/token"))
+    assert "refused" in error_of(log_in, config(f"http://127.0.0.1:{port}/token"))
 
 
-def test_files(tmp_path: Path) -> None:
+def test_token_files(tmp_path: Path) -> None:
     """Both clients read the same file."""
     with token_server() as server:
         path = tmp_path / "token"
         path.write_text(server.token() + "\n")
-        chosen = config(f"file://{path}")
-        assert login_with_reactor(chosen) == login_blocking(chosen)
+        client_config = config(f"file://{path}")
+        assert login_with_reactor(client_config) == login_blocking(client_config)
         path.unlink()
-        assert "cannot be read: No such file" in refusal(login_with_reactor, chosen)
-        assert "cannot be read: No such file" in refusal(login_blocking, chosen)
+        assert "cannot be read: No such file" in error_of(login_with_reactor, client_config)
+        assert "cannot be read: No such file" in error_of(login_blocking, client_config)
 
 
 def test_connections_share_a_request() -> None:

@@ -19,7 +19,7 @@ from tests.support.token_server import ec_key, jwk, key_set, rsa_key
 FIRST, SECOND = key_set(jwk(rsa_key(1), "one")), key_set(jwk(rsa_key(1), "one"), jwk(ec_key(1), "two"))
 
 
-class Inline:
+class InlineOffload:
     """Runs functions at once."""
 
     def run(self, function: Callable[..., Any], *arguments: Any) -> Deferred[Any]:
@@ -34,16 +34,17 @@ class Scene:
 
     def __init__(self, keys: KeySet | None = None) -> None:
         self.clock = Clock()
-        self.readings: list[Deferred[bytes]] = []
+        self.reads: list[Deferred[bytes]] = []
         schedule = KeySchedule(refresh_s=3600, backoff_s=lambda failures: min(2.0**failures, 30.0))
-        self.source = KeySource("the place", self._read, self.clock, Inline(), schedule, keys)  # type: ignore[arg-type]
+        offload = InlineOffload()
+        self.source = KeySource("keys", self._read, self.clock, offload, schedule, keys)  # type: ignore[arg-type]
         self.source.start()
 
     def _read(self) -> Deferred[bytes]:
-        self.readings.append(Deferred())
-        return self.readings[-1]
+        self.reads.append(Deferred())
+        return self.reads[-1]
 
-    def demand(self) -> Deferred[None]:
+    def refresh_on_demand(self) -> Deferred[None]:
         return Deferred.fromCoroutine(self.source.refresh_for_unknown_key())
 
     @property
@@ -51,97 +52,97 @@ class Scene:
         return [key.key_id for key in self.source.keys.keys]
 
 
-def test_schedule() -> None:
+def test_keys_are_read_on_schedule() -> None:
     """The keys are read at the start and every hour; a read on demand restarts the hour."""
     scene = Scene()
     assert scene.key_ids == []
-    scene.readings[0].callback(FIRST)
+    scene.reads[0].callback(FIRST)
     assert scene.key_ids == ["one"]
     scene.clock.advance(3599)
-    assert len(scene.readings) == 1
+    assert len(scene.reads) == 1
     scene.clock.advance(1)
-    scene.readings[1].callback(SECOND)
+    scene.reads[1].callback(SECOND)
     assert scene.key_ids == ["one", "two"]
     scene.clock.advance(1800)
-    waiting = scene.demand()
-    scene.readings[2].callback(FIRST)
+    waiting = scene.refresh_on_demand()
+    scene.reads[2].callback(FIRST)
     assert (waiting.called, scene.key_ids) == (True, ["one"])
     scene.clock.advance(1800)
-    assert len(scene.readings) == 3
+    assert len(scene.reads) == 3
     scene.clock.advance(1800)
-    assert len(scene.readings) == 4
+    assert len(scene.reads) == 4
     scene.source.stop()
     assert scene.clock.getDelayedCalls() == []
 
 
-def test_keys_of_a_file_are_there_at_once() -> None:
+def test_keys_from_a_file_are_available_at_once() -> None:
     scene = Scene(KeySet.parse(FIRST))
-    assert (scene.key_ids, scene.readings) == (["one"], [])
+    assert (scene.key_ids, scene.reads) == (["one"], [])
     scene.clock.advance(3600)
-    assert len(scene.readings) == 1
+    assert len(scene.reads) == 1
     scene.source.stop()
 
 
-def test_failures() -> None:
+def test_keys_remain_while_reads_fail() -> None:
     """While reads fail, the last keys remain, and the delays grow."""
     scene = Scene()
-    scene.readings[0].callback(FIRST)
+    scene.reads[0].callback(FIRST)
     scene.clock.advance(3600)
     failures = [(2, b"{}"), (4, b"x"), (8, OSError(2, "gone")), (16, HttpFailed("x")), (30, KeyError("unexpected"))]
     for number, (delay_s, content) in enumerate(failures, 1):
-        reading = scene.readings[number]
-        reading.errback(content) if isinstance(content, Exception) else reading.callback(content)
+        read = scene.reads[number]
+        read.errback(content) if isinstance(content, Exception) else read.callback(content)
         assert (scene.source.failures, scene.key_ids) == (number, ["one"])
         scene.clock.advance(delay_s - 0.1)
-        assert len(scene.readings) == number + 1
+        assert len(scene.reads) == number + 1
         scene.clock.advance(0.1)
-        assert len(scene.readings) == number + 2
-    scene.readings[6].callback(SECOND)
+        assert len(scene.reads) == number + 2
+    scene.reads[6].callback(SECOND)
     assert (scene.source.failures, scene.key_ids) == (0, ["one", "two"])
     scene.source.stop()
 
 
-def test_readings_on_demand_are_limited() -> None:
+def test_reads_on_demand_are_limited() -> None:
     """All waiters share one read, and the next one starts only after a while."""
     scene = Scene(KeySet.parse(FIRST))
-    waiters = [scene.demand() for _ in range(WAITERS_MAX + 5)]
-    assert len(scene.readings) == 1
+    waiters = [scene.refresh_on_demand() for _ in range(WAITERS_MAX + 5)]
+    assert len(scene.reads) == 1
     assert [each.called for each in waiters].count(True) == 5  # the others exceed the limit and do not wait
-    scene.readings[0].callback(SECOND)
+    scene.reads[0].callback(SECOND)
     assert all(each.called for each in waiters)
-    assert scene.demand().called
+    assert scene.refresh_on_demand().called
     scene.clock.advance(ON_DEMAND_INTERVAL_S - 0.1)
-    assert scene.demand().called
-    assert len(scene.readings) == 1
+    assert scene.refresh_on_demand().called
+    assert len(scene.reads) == 1
     scene.clock.advance(0.1)
-    assert not scene.demand().called
-    assert len(scene.readings) == 2
-    scene.readings[1].callback(FIRST)
+    assert not scene.refresh_on_demand().called
+    assert len(scene.reads) == 2
+    scene.reads[1].callback(FIRST)
     scene.source.stop()
 
 
-def test_a_reading_continues_without_waiters() -> None:
+def test_a_read_continues_without_waiters() -> None:
     """A client that disconnects while it waits cancels neither this read nor later ones."""
     scene = Scene(KeySet.parse(FIRST))
-    waiting = scene.demand()
+    waiting = scene.refresh_on_demand()
     waiting.addErrback(lambda _: None)
     waiting.cancel()
-    scene.readings[0].callback(SECOND)
+    scene.reads[0].callback(SECOND)
     assert scene.key_ids == ["one", "two"]
     scene.clock.advance(3600)
-    assert len(scene.readings) == 2
+    assert len(scene.reads) == 2
     scene.source.stop()
 
 
-def test_stop_ends_a_reading() -> None:
+def test_stop_cancels_a_read() -> None:
     scene = Scene()
-    waiting = scene.demand()
+    waiting = scene.refresh_on_demand()
     outcomes: list[Any] = []
     waiting.addBoth(outcomes.append)
     scene.source.stop()
     assert (len(outcomes), scene.clock.getDelayedCalls()) == (1, [])
-    assert scene.demand().called
-    assert len(scene.readings) == 1
+    assert scene.refresh_on_demand().called
+    assert len(scene.reads) == 1
 
 
 @pytest.mark.parametrize(
@@ -164,7 +165,7 @@ def test_invalid_urls(url: str, message: str) -> None:
     assert "planted" not in str(caught.value)
 
 
-def test_urls() -> None:
+def test_valid_urls() -> None:
     assert parse_endpoint_url("file:///etc/my%20keys.json", "x").path == "/etc/my keys.json"
     for url in ("https://issuer.example/keys?x=1", "http://127.0.0.1:1/", "http://localhost/", "http://[::1]:1/"):
         found = parse_endpoint_url(url, "x")

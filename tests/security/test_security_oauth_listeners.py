@@ -40,7 +40,7 @@ def server(logged: list[str]) -> Iterator[TokenServer]:
     assert not [text for text in logged for token in running.tokens if token[20:] in text or SECRET in text]
 
 
-async def fill(clients: OAuthClients, replication_factor: int) -> None:
+async def write_records(clients: OAuthClients, replication_factor: int) -> None:
     async with clients.cluster("SASL_SSL", "alice") as cluster:
         await Admin(cluster).create_topic("orders", partitions=1, replication_factor=replication_factor)
         producer = Producer(cluster)
@@ -56,9 +56,9 @@ def test_clients_of_every_kind(
     """Brokers connect to each other with tokens, and every client reads with and without TLS."""
     with token_server(certificates) as server:
 
-        async def story(scene: Brokers) -> None:
+        async def scenario(scene: Brokers) -> None:
             clients = OAuthClients(scene, server, certificates)
-            await fill(clients, 2)
+            await write_records(clients, 2)
             assert "User:broker" in scene.users
             for listener in ("SASL_SSL", "LOCAL"):
                 for read in (clients.read_blocking, clients.read_with_kafka_python, clients.read_with_aiokafka):
@@ -75,7 +75,7 @@ def test_clients_of_every_kind(
             assert server.forms[-1] == {"grant_type": ["client_credentials"], "scope": ["kafka"]}
             assert server.key_requests == 2  # one for each broker
 
-        with_brokers(2, tmp_path, certificates, coordinator.address, story, oauth_settings(server, certificates))
+        with_brokers(2, tmp_path, certificates, coordinator.address, scenario, oauth_settings(server, certificates))
         assert not [text for text in logged for token in server.tokens if token[20:] in text or SECRET in text]
 
 
@@ -93,7 +93,7 @@ def test_rejected_tokens(
 ) -> None:
     """The client receives the error of RFC 7628, and the log contains the reason."""
 
-    async def story(scene: Brokers) -> None:
+    async def scenario(scene: Brokers) -> None:
         from tests.support.token_server import rsa_key
 
         clients = OAuthClients(scene, server, None)
@@ -127,7 +127,7 @@ def test_rejected_tokens(
                     await cluster.refresh()
             assert reason in f"{caught.value} {caught.value.__cause__}"
 
-    with_brokers(1, tmp_path, certificates, coordinator.address, story, oauth_settings(server, certificates))
+    with_brokers(1, tmp_path, certificates, coordinator.address, scenario, oauth_settings(server, certificates))
 
 
 def test_keys_change_and_the_server_fails(
@@ -135,7 +135,7 @@ def test_keys_change_and_the_server_fails(
 ) -> None:
     """A token with a new key waits for the keys; without the server, known keys and valid tokens still work."""
 
-    async def story(scene: Brokers) -> None:
+    async def scenario(scene: Brokers) -> None:
         clients = OAuthClients(scene, server, None)
         _, response = await authenticate(scene, server.token())
         assert (response["error_code"], response["auth_bytes"]) == (0, b"")
@@ -167,7 +167,7 @@ def test_keys_change_and_the_server_fails(
         async with clients.cluster("LOCAL", "erin") as cluster:
             await cluster.refresh()
 
-    with_brokers(1, tmp_path, certificates, coordinator.address, story, oauth_settings(server, certificates))
+    with_brokers(1, tmp_path, certificates, coordinator.address, scenario, oauth_settings(server, certificates))
 
 
 def test_start_without_the_server(
@@ -175,7 +175,7 @@ def test_start_without_the_server(
 ) -> None:
     """The broker starts, rejects tokens until the server is back, and then reads the keys."""
 
-    async def story(scene: Brokers) -> None:
+    async def scenario(scene: Brokers) -> None:
         _, response = await authenticate(scene, server.token())
         assert json.loads(response["auth_bytes"]) == INVALID
         assert any("cannot read the keys of tokens" in text and "status 503" in text for text in logged)
@@ -194,7 +194,7 @@ def test_start_without_the_server(
         zookeeper.session.timeout.ms=4000
         sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms=200
     """
-    with_brokers(1, tmp_path, certificates, coordinator.address, story, oauth_settings(server, certificates, more))
+    with_brokers(1, tmp_path, certificates, coordinator.address, scenario, oauth_settings(server, certificates, more))
 
 
 def test_sessions_end_with_the_token(
@@ -202,9 +202,9 @@ def test_sessions_end_with_the_token(
 ) -> None:
     """kreplica's clients keep their connections with new tokens; other connections end with their token (KIP-368)."""
 
-    async def story(scene: Brokers) -> None:
+    async def scenario(scene: Brokers) -> None:
         clients = OAuthClients(scene, server, None)
-        await fill(clients, 1)
+        await write_records(clients, 1)
         server.lifetime_s = 1.5
         connection, response = await authenticate(scene, server.token())
         assert 0 < response["session_lifetime_ms"] <= 1500
@@ -236,7 +236,7 @@ def test_sessions_end_with_the_token(
                 runtime.sleep(0.1)
         return 1
 
-    with_brokers(1, tmp_path, certificates, coordinator.address, story, oauth_settings(server, certificates))
+    with_brokers(1, tmp_path, certificates, coordinator.address, scenario, oauth_settings(server, certificates))
 
 
 def test_a_token_within_the_clock_skew(
@@ -244,7 +244,7 @@ def test_a_token_within_the_clock_skew(
 ) -> None:
     """An expired token is accepted within the clock skew, and its session ends at once, as in Kafka."""
 
-    async def story(scene: Brokers) -> None:
+    async def scenario(scene: Brokers) -> None:
         now_s = int(time.time())
         connection, response = await authenticate(scene, server.token(iat=now_s - 100, exp=now_s - 5))
         assert (response["error_code"], response["auth_bytes"], response["session_lifetime_ms"]) == (0, b"", 0)
@@ -253,7 +253,7 @@ def test_a_token_within_the_clock_skew(
             await connection.request(METADATA, 1, {"topics": []})
         assert any("its session expired" in text for text in logged)
 
-    with_brokers(1, tmp_path, certificates, coordinator.address, story, oauth_settings(server, certificates))
+    with_brokers(1, tmp_path, certificates, coordinator.address, scenario, oauth_settings(server, certificates))
 
 
 def test_tokens_without_headers(
@@ -274,7 +274,7 @@ def test_tokens_without_headers(
                 responses.append(connected.recv(size) if size else b"")
             return responses
 
-    async def story(scene: Brokers) -> None:
+    async def scenario(scene: Brokers) -> None:
         port = scene.port("LOCAL")
         metadata = struct.pack(">hhih", METADATA.key, 1, 2, -1) + struct.pack(">i", 0)
         valid = build_first_message(server.token(), {})
@@ -287,7 +287,7 @@ def test_tokens_without_headers(
         responses = await deferToThread(talk, port, invalid, b"\x01", metadata)
         assert (len(responses), json.loads(responses[1])) == (2, INVALID)
 
-    with_brokers(1, tmp_path, certificates, coordinator.address, story, oauth_settings(server, certificates))
+    with_brokers(1, tmp_path, certificates, coordinator.address, scenario, oauth_settings(server, certificates))
 
 
 def test_unsecured_tokens_need_a_setting(
@@ -301,7 +301,7 @@ def test_unsecured_tokens_need_a_setting(
         kreplica.sasl.oauthbearer.allow.unsecured=true
     """
 
-    async def story(scene: Brokers) -> None:
+    async def scenario(scene: Brokers) -> None:
         clients = OAuthClients(scene, server, None)
         jaas = f'{LOGIN} required unsecuredLoginStringClaim_sub="mallory";'
         more = {"sasl.jaas.config": jaas, "sasl.oauthbearer.token.endpoint.url": ""}
@@ -319,7 +319,7 @@ def test_unsecured_tokens_need_a_setting(
         assert not any("the listener LOCAL accepts" in text for text in logged)
 
     more = oauth_settings(server, certificates, unsecured)
-    with_brokers(1, tmp_path, certificates, coordinator.address, story, more)
+    with_brokers(1, tmp_path, certificates, coordinator.address, scenario, more)
 
 
 @pytest.mark.parametrize(
@@ -350,7 +350,7 @@ def test_invalid_settings(tmp_path: Path, certificates: Path, change: str, messa
     assert SECRET not in str(caught.value)
 
 
-def test_readings_that_fail_have_a_delay(tmp_path: Path, certificates: Path) -> None:
+def test_failed_key_reads_are_retried_with_a_delay(tmp_path: Path, certificates: Path) -> None:
     """There is a delay even if the settings have none, because reads would otherwise occupy the event loop."""
     from twisted.internet import reactor
 

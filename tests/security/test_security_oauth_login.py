@@ -84,18 +84,18 @@ class Io:
         return jwt.encode(claims(self.now_s, exp=self.now_s + self.lifetime_s), SIGNING_KEY)
 
 
-def down() -> CredentialsUnavailable:
+def unavailable() -> CredentialsUnavailable:
     return CredentialsUnavailable("no token could be obtained: refused")
 
 
-def sent(login: TokenLogin) -> str:
+def first_message(login: TokenLogin) -> str:
     return run(login.new_exchange()).step(b"").decode()
 
 
-def test_request() -> None:
+def test_token_request() -> None:
     io = Io()
     login = TokenLogin(options(), io)
-    message = sent(login)
+    message = first_message(login)
     assert message.startswith("n,,\x01auth=Bearer ey")
     assert message.endswith("\x01traceId=7\x01\x01")
     (request,) = io.requests
@@ -120,11 +120,11 @@ def test_replacement() -> None:
     """A token is used for 80 percent of its lifetime."""
     io = Io()
     login = TokenLogin(options(), io)
-    first = sent(login)
+    first = first_message(login)
     io.now_s += 2879
-    assert sent(login) == first
+    assert first_message(login) == first
     io.now_s += 1
-    assert sent(login) != first
+    assert first_message(login) != first
     assert len(io.requests) == 2
 
 
@@ -132,34 +132,34 @@ def test_replacement_fails() -> None:
     """The previous token is used while it is valid, with an attempt every ten seconds."""
     io = Io()
     login = TokenLogin(options(sasl_login_retry_backoff_max_ms="0"), io)
-    first = sent(login)
+    first = first_message(login)
     io.now_s += 3000
-    io.failures = [down(), down()]
-    assert sent(login) == first
-    assert sent(login) == first
+    io.failures = [unavailable(), unavailable()]
+    assert first_message(login) == first
+    assert first_message(login) == first
     assert len(io.requests) == 2
     io.now_s += RETRY_S
-    assert sent(login) == first
+    assert first_message(login) == first
     assert len(io.requests) == 3
-    io.failures = [down()]
+    io.failures = [unavailable()]
     io.now_s += 600
     with pytest.raises(CredentialsUnavailable, match="refused"):
-        sent(login)
-    assert sent(login) != first
+        first_message(login)
+    assert first_message(login) != first
 
 
 def test_retries() -> None:
     """Failed requests are retried with growing delays; an error that the client caused is final."""
     io = Io()
     login = TokenLogin(options(), io)
-    io.failures = [down(), HttpResponse(503, b""), HttpResponse(500, b"<html>"), HttpResponse(200, b"{}")]
-    sent(login)
+    io.failures = [unavailable(), HttpResponse(503, b""), HttpResponse(500, b"<html>"), HttpResponse(200, b"{}")]
+    first_message(login)
     assert io.pauses == [0.1, 0.2, 0.4, 0.8]
 
     io = Io()
-    io.failures = [down()] * 100
+    io.failures = [unavailable()] * 100
     with pytest.raises(CredentialsUnavailable) as caught:
-        sent(TokenLogin(options(sasl_login_retry_backoff_max_ms="1000"), io))
+        first_message(TokenLogin(options(sasl_login_retry_backoff_max_ms="1000"), io))
     assert caught.value.retriable
     assert sum(io.pauses) == pytest.approx(1.0)
 
@@ -167,8 +167,8 @@ def test_retries() -> None:
     body = b'{"error": "invalid_client", "error_description": "planted-secret-9"}'
     io.failures = [HttpResponse(401, body)]
     with pytest.raises(CredentialsUnavailable) as caught:
-        sent(TokenLogin(options(), io))
-    assert str(caught.value) == f"{URL} rejected the token request with status 401 (invalid_client)"
+        first_message(TokenLogin(options(), io))
+    assert str(caught.value) == f"{URL} rejected a token with status 401 (invalid_client)"
     assert (caught.value.retriable, io.pauses) == (False, [])
 
 
@@ -177,36 +177,36 @@ def test_unusable_tokens(text: object) -> None:
     io = Io()
     io.failures = [HttpResponse(200, json.dumps({"access_token": text}).encode())]
     with pytest.raises(CredentialsUnavailable) as caught:
-        sent(TokenLogin(options(sasl_login_retry_backoff_max_ms="0"), io))
+        first_message(TokenLogin(options(sasl_login_retry_backoff_max_ms="0"), io))
     assert not text or str(text) not in str(caught.value).replace(URL, "")
 
 
-def test_file() -> None:
+def test_token_file() -> None:
     """A token in a file is read again when it is time to replace it."""
     io = Io()
     chosen = options(sasl_oauthbearer_token_endpoint_url="file:///etc/token", sasl_jaas_config=f"{LOGIN} required;")
     login = TokenLogin(chosen, io)
     with pytest.raises(CredentialsUnavailable, match="/etc/token cannot be read: No such file"):
-        sent(login)
+        first_message(login)
     io.file = io.token().encode() + b"\n"
-    first = sent(login)
+    first = first_message(login)
     io.now_s += 3000
     io.file = io.token().encode()
-    assert sent(login) != first
+    assert first_message(login) != first
     io.now_s += 4000
-    with pytest.raises(CredentialsUnavailable, match="the token from file:///etc/token has expired"):
-        sent(login)
+    with pytest.raises(CredentialsUnavailable, match="the token of file:///etc/token has expired"):
+        first_message(login)
     io.file = b"\xff"
     with pytest.raises(CredentialsUnavailable, match="does not contain a token"):
-        sent(login)
-    assert login.user == "the token's user"
+        first_message(login)
+    assert login.user == "of the token"
 
 
-def test_unsecured() -> None:
+def test_unsecured_token() -> None:
     io = Io()
     jaas = f'{LOGIN} required unsecuredLoginStringClaim_sub="bob" unsecuredLoginExtension_traceId="1";'
     login = TokenLogin(options(sasl_oauthbearer_token_endpoint_url=None, sasl_jaas_config=jaas), io)
-    assert sent(login).endswith(".\x01traceId=1\x01\x01")
+    assert first_message(login).endswith(".\x01traceId=1\x01\x01")
     assert (login.user, io.requests) == ("bob", [])
 
 

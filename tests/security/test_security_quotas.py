@@ -77,17 +77,17 @@ def produce_once(scene: Brokers, topic: str) -> None:
     assert producer.flush(30) == 0
 
 
-def closed_by_peer(port: int, count: int) -> int:
+def count_closed_connections(port: int, count: int) -> int:
     """Open connections that send nothing; return the number of those that the broker closes within two seconds."""
-    served = {socket.create_connection(("127.0.0.1", port), timeout=20) for _ in range(count)}
+    connected = {socket.create_connection(("127.0.0.1", port), timeout=20) for _ in range(count)}
     deadline_s = time.monotonic() + 2.0
     while (left_s := deadline_s - time.monotonic()) > 0:
-        for each in select.select(list(served), [], [], left_s)[0]:
-            served.remove(each)
+        for each in select.select(list(connected), [], [], left_s)[0]:
+            connected.remove(each)
             each.close()  # the broker sends no data, so it has closed the connection
-    for each in served:
+    for each in connected:
         each.close()
-    return count - len(served)
+    return count - len(connected)
 
 
 async def set_configs(scene: Brokers, connection: Any, values: dict[str, str | None]) -> None:
@@ -107,7 +107,7 @@ def test_limited_connections(
 ) -> None:
     """With connection limits, clients wait, but librdkafka can still write; brokers keep their connections."""
 
-    async def story(scene: Brokers) -> None:
+    async def scenario(scene: Brokers) -> None:
         connection = await scene.connection("LOCAL", "PLAIN", "admin")
         await deferToThread(produce_once, scene, "limited")
         limits = scene.brokers[0].connection_limits.limits
@@ -119,7 +119,7 @@ def test_limited_connections(
         response = await connection.request(ALTER_CLIENT_QUOTAS, 1, {"entries": [entry], "validate_only": False})
         assert [row["error_code"] for row in response["entries"]] == [0]
         for listener in ("SASL_SSL", "LOCAL"):
-            assert await deferToThread(closed_by_peer, scene.port(listener), 15) >= 5
+            assert await deferToThread(count_closed_connections, scene.port(listener), 15) >= 5
             assert limits.listeners[listener].held >= 5
         await deferToThread(produce_once, scene, "limited")
         await connection.request(
@@ -128,7 +128,7 @@ def test_limited_connections(
 
         # The listener accepts connections at the limited rate.
         await set_configs(scene, connection, {"listener.name.local.max.connection.creation.rate": "20"})
-        assert await deferToThread(closed_by_peer, scene.port("LOCAL"), 40) == 0
+        assert await deferToThread(count_closed_connections, scene.port("LOCAL"), 40) == 0
         await deferToThread(produce_once, scene, "limited")
         assert limits.listeners["LOCAL"].delays > 0
         await set_configs(scene, connection, {"listener.name.local.max.connection.creation.rate": None})
@@ -146,7 +146,7 @@ def test_limited_connections(
         await idle.close()
         await connection.close()
 
-    with_brokers(2, tmp_path, certificates, coordinator.address, story, SHORT_WINDOWS)
+    with_brokers(2, tmp_path, certificates, coordinator.address, scenario, SHORT_WINDOWS)
 
 
 def test_librdkafka_is_slowed_down(
@@ -154,7 +154,7 @@ def test_librdkafka_is_slowed_down(
 ) -> None:
     """A user with quotas needs the time that its quota implies; another user does not."""
 
-    async def story(scene: Brokers) -> None:
+    async def scenario(scene: Brokers) -> None:
         connection = await scene.connection("LOCAL", "PLAIN", "admin")
         ops = [{"key": name, "value": RATE, "remove": False} for name in (PRODUCER_BYTE_RATE, CONSUMER_BYTE_RATE)]
         entry = {"entity": [{"entity_type": "user", "entity_name": "alice"}], "ops": ops}
@@ -174,4 +174,4 @@ def test_librdkafka_is_slowed_down(
         for name in (PRODUCER_BYTE_RATE, CONSUMER_BYTE_RATE):
             assert sum(metrics[name].throttled for metrics in throttled) > 0
 
-    with_brokers(2, tmp_path, certificates, coordinator.address, story, SHORT_WINDOWS)
+    with_brokers(2, tmp_path, certificates, coordinator.address, scenario, SHORT_WINDOWS)

@@ -34,7 +34,7 @@ def client(mechanism: str, password: str = PASSWORD, user: str = "user") -> Scra
     return ScramClient(mechanism, user, password, lambda: "of-the-client", {})
 
 
-def exchange(one: ScramClient, other: ScramServer) -> None:
+def run_exchange(one: ScramClient, other: ScramServer) -> None:
     """Pass tokens until the client is done."""
     token = b""
     while not one.is_complete:
@@ -48,7 +48,7 @@ def exchange(one: ScramClient, other: ScramServer) -> None:
 @pytest.mark.parametrize("user", ["user", "a,b=c", "Ärger"])
 def test_both_sides_of_scram(mechanism: str, user: str) -> None:
     one, other = client(mechanism, user=user), server(mechanism, user=user)
-    exchange(one, other)
+    run_exchange(one, other)
     assert other.user == user
 
 
@@ -70,7 +70,7 @@ def test_wrong_passwords() -> None:
         (client(SCRAM_SHA_512, user="nobody-knows"), server(SCRAM_SHA_512)),
     ):
         with pytest.raises(AuthenticationError, match="invalid user name or password") as caught:
-            exchange(one, other)
+            run_exchange(one, other)
         assert other.user is None
         assert PASSWORD not in str(caught.value)
     impostor = client(SCRAM_SHA_256)
@@ -170,7 +170,7 @@ def test_plain() -> None:
 
 
 def test_format_of_credentials() -> None:
-    """Kafka stores credentials in this format."""
+    """Credentials have the format that Kafka stores in ZooKeeper."""
     credential = ScramCredential.of_password(SCRAM_SHA_256, PASSWORD, SALT, 4096)
     assert ScramCredential.parse(credential.format()) == credential
     assert credential.format().startswith("salt=YSBzYWx0")

@@ -40,7 +40,7 @@ def test_clients_of_every_kind(
 ) -> None:
     """Brokers authenticate to each other, and clients authenticate with each mechanism on each listener."""
 
-    async def story(scene: Brokers) -> None:
+    async def scenario(scene: Brokers) -> None:
         async with scene.cluster("SASL_SSL", "PLAIN", "alice") as cluster:
             await Admin(cluster).create_topic("orders", partitions=1, replication_factor=2)
             producer = Producer(cluster)
@@ -64,7 +64,7 @@ def test_clients_of_every_kind(
             assert await deferToThread(read_with_kafka_python, *arguments) == RECORDS
             assert await deferToThread(read_with_librdkafka, *arguments) == RECORDS
 
-    with_brokers(2, tmp_path, certificates, coordinator.address, story)
+    with_brokers(2, tmp_path, certificates, coordinator.address, scenario)
 
 
 def read_blocking(port: int, config: dict[str, str], mechanism: str, user: str) -> int:
@@ -135,7 +135,7 @@ def test_rejected_clients(
 ) -> None:
     """The errors contain the reason; a client that is not authenticated can do nothing else."""
 
-    async def story(scene: Brokers) -> None:
+    async def scenario(scene: Brokers) -> None:
         for mechanism, user, password in (
             ("PLAIN", "alice", "wrong-password"),
             ("PLAIN", "bob", None),
@@ -167,7 +167,7 @@ def test_rejected_clients(
         assert response["error_code"] == ILLEGAL_SASL_STATE
         await connection.close()
 
-    with_brokers(1, tmp_path, certificates, coordinator.address, story)
+    with_brokers(1, tmp_path, certificates, coordinator.address, scenario)
 
 
 def test_sessions_end(
@@ -175,7 +175,7 @@ def test_sessions_end(
 ) -> None:
     """A client that authenticates again keeps its connection; other clients lose theirs (KIP-368)."""
 
-    async def story(scene: Brokers) -> None:
+    async def scenario(scene: Brokers) -> None:
         renewed = await scene.connection("SHORT", "PLAIN", "alice")
         idle = await scene.connection("SHORT", "PLAIN", "alice")
         idle.session.end()
@@ -192,7 +192,7 @@ def test_sessions_end(
         assert response["error_code"] == AUTHENTICATION_FAILED
         assert "another user" in response["error_message"]
 
-    with_brokers(1, tmp_path, certificates, coordinator.address, story)
+    with_brokers(1, tmp_path, certificates, coordinator.address, scenario)
 
 
 def test_tokens_without_headers(tmp_path: Path, certificates: Path, coordinator: CoordinatorProcess) -> None:
@@ -211,14 +211,14 @@ def test_tokens_without_headers(tmp_path: Path, certificates: Path, coordinator:
                 responses.append(connected.recv(struct.unpack(">i", head)[0]) if head != bytes(4) else b"")
             return responses
 
-    async def story(scene: Brokers) -> None:
+    async def scenario(scene: Brokers) -> None:
         responses = await deferToThread(talk, scene.port("LOCAL"), PASSWORDS["alice"])
         assert responses[0][:6] == struct.pack(">ih", 1, 0)
         assert responses[1] == b""
         assert responses[2][:4] == struct.pack(">i", 2)
         assert len(await deferToThread(talk, scene.port("LOCAL"), "wrong")) == 1
 
-    with_brokers(1, tmp_path, certificates, coordinator.address, story)
+    with_brokers(1, tmp_path, certificates, coordinator.address, scenario)
 
 
 @pytest.mark.parametrize(
@@ -240,10 +240,10 @@ def test_invalid_settings(
     name = change.partition("=")[0]
     text = settings(1, tmp_path, certificates, coordinator.address)
     lines = [f"{each}={text.text(each)}" for each in text.configured_names if each != name]
-    chosen = BrokerSettings.from_text("\n".join([*lines, change]))
+    broker_settings = BrokerSettings.from_text("\n".join([*lines, change]))
 
     async def start() -> None:
-        broker = Broker(real_runtime(reactor), chosen)
+        broker = Broker(real_runtime(reactor), broker_settings)
         try:
             await broker.start()
         finally:

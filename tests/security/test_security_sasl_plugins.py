@@ -97,12 +97,12 @@ def short_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("plugin", "short_timeout")
-def test_a_mechanism_of_one_file(
+def test_mechanism_in_one_file(
     tmp_path: Path, certificates: Path, coordinator: CoordinatorProcess, logged: list[str]
 ) -> None:
     """The mechanism may respond asynchronously; its errors reject the client, and a closed connection cancels it."""
 
-    async def story(scene: Brokers) -> None:
+    async def scenario(scene: Brokers) -> None:
         for name in (b"now", b"later"):
             connection, response = await log_in(scene, name + b"=1234")
             assert (response["error_code"], response["auth_bytes"]) == (0, b"welcome")
@@ -131,7 +131,7 @@ def test_a_mechanism_of_one_file(
         while module.waiting:
             await scene.pause()
 
-    with_brokers(1, tmp_path, certificates, coordinator.address, story, SETTINGS)
+    with_brokers(1, tmp_path, certificates, coordinator.address, scenario, SETTINGS)
 
 
 def test_unknown_mechanism(tmp_path: Path, certificates: Path) -> None:

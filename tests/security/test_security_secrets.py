@@ -57,7 +57,7 @@ BROKER_CONFIGS = 4
 
 
 @contextmanager
-def all_output() -> Iterator[list[str]]:
+def capture_log_events() -> Iterator[list[str]]:
     """Collect the messages and the fields of all log events at any level."""
     texts: list[str] = []
 
@@ -86,7 +86,7 @@ def one_line(pem: str) -> str:
     return pem.strip().replace("\n", "\\n")
 
 
-def reprs() -> Iterator[str]:
+def all_reprs() -> Iterator[str]:
     """Iterate over the ``repr`` of all instances of kreplica's classes in this process."""
     for each in gc.get_objects():
         if type(each).__module__.startswith("kreplica."):
@@ -98,7 +98,7 @@ def reprs() -> Iterator[str]:
                 yield f"{type(each).__qualname__}: {text}"
 
 
-def found_in(text: str, secrets: dict[str, str]) -> list[str]:
+def secrets_in(text: str, secrets: dict[str, str]) -> list[str]:
     return [name for name, secret in secrets.items() if secret in text]
 
 
@@ -143,7 +143,7 @@ def test_planted_secrets(
     """
     shown: list[str] = []
 
-    async def story(scene: Brokers) -> None:
+    async def scenario(scene: Brokers) -> None:
         async with scene.cluster("SASL_SSL", "PLAIN", "admin") as cluster:
             await Admin(cluster).create_topic("orders", 1, 1)
         await scene.create_user("bob")
@@ -159,19 +159,19 @@ def test_planted_secrets(
                 except errors.ClientError as error:
                     shown.append(f"{error} {error!r} {error.__cause__!r}")
         port, url = scene.port("LOCAL"), scene.brokers[0].admin.url
-        await deferToThread(lambda: shown.extend(by_protocol(port, salted)))
-        await deferToThread(lambda: shown.extend(by_rest(url)))
-        shown.extend(reprs())
+        await deferToThread(lambda: shown.extend(send_by_protocol(port, salted)))
+        await deferToThread(lambda: shown.extend(send_by_rest(url)))
+        shown.extend(all_reprs())
         shown.append(repr(threading.enumerate()))
 
-    with all_output() as logged:
-        with_brokers(1, tmp_path / "broker", certificates, coordinator.address, story, more)
+    with capture_log_events() as logged:
+        with_brokers(1, tmp_path / "broker", certificates, coordinator.address, scenario, more)
     coordinator.stop()
     assert len(logged) > 50
     assert sum("user_name" in text or "authentication of" in text for text in logged) > 0
     # Wrong passwords and rejected values are secrets as well, because many are nearly correct.
-    assert [(text[:300], names) for text in logged if (names := found_in(text, secrets))] == []
-    assert [(text[:300], names) for text in shown if (names := found_in(text, secrets))] == []
+    assert [(text[:300], names) for text in logged if (names := secrets_in(text, secrets))] == []
+    assert [(text[:300], names) for text in shown if (names := secrets_in(text, secrets))] == []
     for path in (*files_below(tmp_path / "broker"), *files_below(coordinator.directory)):
         data = path.read_bytes()
         found = {name for name, secret in secrets.items() if secret.encode() in data}
@@ -179,7 +179,7 @@ def test_planted_secrets(
         assert salted not in data, path
 
 
-def by_protocol(port: int, salted: bytes) -> list[str]:
+def send_by_protocol(port: int, salted: bytes) -> list[str]:
     """Send requests with secrets; return the responses."""
     admin = Connection(port)
     assert admin.authenticate("admin", PASSWORDS["admin"]) == 0
@@ -220,11 +220,11 @@ def by_protocol(port: int, salted: bytes) -> list[str]:
     return shown
 
 
-def by_rest(url: str) -> list[str]:
+def send_by_rest(url: str) -> list[str]:
     """Send requests with correct and wrong secrets to the admin API; return the responses."""
     shown: list[str] = []
     super_user = Client(url, token=PLANTED["admin token"])
-    for name, response in super_user.walk().items():
+    for name, response in super_user.send_all().items():
         shown.append(f"{name} {response.text} {response.headers}")
     for client in (
         Client(url, "bob", PLANTED["wrong password"]),
@@ -279,10 +279,10 @@ def test_files_of_a_secured_cluster(tmp_path: Path) -> None:
         elif path.suffix != ".properties":
             secrets[path.name] = text.strip()
     assert len(secrets) >= 7, list(secrets)
-    assert found_in(output, secrets) == []
+    assert secrets_in(output, secrets) == []
     for path in directory.rglob("*"):
         assert stat.S_IMODE(path.stat().st_mode) == (0o700 if path.is_dir() else 0o600), path
         if path.is_file() and path.parent != security:
-            assert found_in(path.read_bytes().decode("latin-1"), secrets) == [], path
+            assert secrets_in(path.read_bytes().decode("latin-1"), secrets) == [], path
     for path in tmp_path.iterdir():
         assert path == directory, "the cluster wrote elsewhere"

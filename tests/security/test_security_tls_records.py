@@ -41,10 +41,10 @@ def test_records_of_one_read_are_handled_together(
 ) -> None:
     """Two requests in 28 TLS records of one read are handled together, even if the client then closes at once."""
 
-    async def story(scene: Brokers) -> None:
+    async def scenario(scene: Brokers) -> None:
         await deferToThread(send_and_receive, scene.address("SSL"), scene.trusted)
 
-    with_brokers(1, tmp_path, certificates, coordinator.address, story)
+    with_brokers(1, tmp_path, certificates, coordinator.address, scenario)
     (reads,) = (each for each in handled.values() if b"".join(each) == 4 * API_VERSIONS)
     assert len(reads) < len(API_VERSIONS), "each TLS record was handled separately"
 

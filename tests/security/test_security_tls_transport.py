@@ -105,7 +105,7 @@ def scene(certificates: Path) -> Iterator[Scene]:
 
 
 def test_silent_client(scene: Scene, logged: list[str]) -> None:
-    """A connection without a handshake is closed."""
+    """A connection without a handshake is closed after the timeout."""
     scene.step()
     scene.send()
     scene.reactor.advance(HANDSHAKE_TIMEOUT_S - 1)
@@ -117,7 +117,7 @@ def test_silent_client(scene: Scene, logged: list[str]) -> None:
 
 
 def test_request_in_the_last_flight(scene: Scene) -> None:
-    """A request that arrives together with the end of the handshake is handled, and no timeout is left."""
+    """A request that arrives together with the end of the handshake is handled; the handshake timeout is cancelled."""
     scene.step()
     scene.send()
     scene.step()
@@ -129,8 +129,8 @@ def test_request_in_the_last_flight(scene: Scene) -> None:
     assert not scene.peer.lost
 
 
-def test_request_before_the_end(scene: Scene) -> None:
-    """The client ends the connection after its request, and receives the response and the server's end."""
+def test_close_notify_after_a_request(scene: Scene) -> None:
+    """A client that sends a request and close_notify receives the response and the server's close_notify."""
     scene.connect()
     scene.client.send(REQUEST)
     scene.client.shutdown()
@@ -141,7 +141,7 @@ def test_request_before_the_end(scene: Scene) -> None:
         scene.client.recv(1)
 
 
-def test_end_without_a_request(scene: Scene) -> None:
+def test_close_notify_without_a_request(scene: Scene) -> None:
     scene.connect()
     scene.client.shutdown()
     scene.send()
@@ -150,8 +150,8 @@ def test_end_without_a_request(scene: Scene) -> None:
         scene.client.recv(1)
 
 
-def test_close_after_a_large_response(scene: Scene) -> None:
-    """The whole response and the end are sent, even though the socket is full in between."""
+def test_stop_after_a_large_response(scene: Scene) -> None:
+    """The whole response and close_notify are sent, even if the socket buffer is full in between."""
     scene.connect()
     scene.topics = TOPICS
     scene.client.send(REQUEST)
@@ -175,7 +175,7 @@ def test_close_after_a_large_response(scene: Scene) -> None:
 
 
 def test_large_request_in_small_pieces(scene: Scene) -> None:
-    """While a large request arrives, reads are delayed, so that each reads more; the end of it is read at once."""
+    """While a large request arrives, reads are delayed, so that each reads more; its end is read at once."""
     scene.connect()
     names = b"".join(struct.pack(">h", 30_000) + b"x" * 30_000 for _ in range(8))
     request = struct.pack(">hhihi", METADATA.key, 1, 7, -1, 8) + names
@@ -195,7 +195,7 @@ def test_large_request_in_small_pieces(scene: Scene) -> None:
     assert len(scene.users) == 1
 
 
-def test_end_while_bytes_arrive(scene: Scene) -> None:
+def test_close_while_a_read_is_delayed(scene: Scene) -> None:
     """A connection that closes while its next read is delayed leaves nothing behind."""
     scene.connect()
     for data in (struct.pack(">i", 200_000) + bytes(10_000), bytes(10_000)):

@@ -24,7 +24,7 @@ def test_lifetimes(requested_ms: int, max_ms: int, expires_ms: int) -> None:
     assert (token.issued_ms, token.max_ms, token.expires_ms) == (50, max_ms, expires_ms)
 
 
-def test_expiry() -> None:
+def test_token_is_valid_in_its_last_millisecond() -> None:
     """A token is valid until the end of the millisecond in which it expires, as in Kafka."""
     assert [TOKEN.is_expired(now_ms) for now_ms in (19, 20, 21)] == [False, False, True]
     assert TOKEN.valid_for(15, 10).expires_ms == 25
@@ -47,13 +47,13 @@ def test_visible_tokens() -> None:
 
 
 def test_znodes_of_kafka() -> None:
-    """Principals are encoded as by Java's URLEncoder; older versions have no requester."""
-    named = DelegationToken("id", "User:a b*~", "User:CN=x,O=y", ("User:é",), 1, 2, 3)
-    document = json.loads(encode_token(named))
+    """Principals are encoded as Java's URLEncoder does; znodes of older versions have no requester."""
+    token = DelegationToken("id", "User:a b*~", "User:CN=x,O=y", ("User:é",), 1, 2, 3)
+    document = json.loads(encode_token(token))
     assert document["owner"] == "User%3Aa%20b%2A%7E"
     assert document["tokenRequester"] == "User%3ACN%3Dx%2CO%3Dy"
     assert document["renewers"] == ["User%3A%C3%A9"]
-    assert decode_token(encode_token(named)) == named
+    assert decode_token(encode_token(token)) == token
     del document["tokenRequester"]
     old = decode_token(json.dumps({**document, "version": 2}).encode())
     assert old.requester == old.owner == "User:a b*~"
@@ -88,19 +88,19 @@ def test_secret_of_kafka() -> None:
     assert hmac_of("The quick brown fox jumps over the lazy dog", b"key").hex() == expected
 
 
-def test_cache() -> None:
+def test_token_cache() -> None:
     cache = TokenCache(b"key")
     first, second = TOKEN, DelegationToken("2", "User:x", "User:x", (), 10, 20, 30)
     cache.put(first)
     cache.put(second)
     assert cache.find_by_hmac(cache.hmac_of(second)) == second
-    found = cache.credential(SCRAM_SHA_256, "id")
-    assert found is not None
-    assert (found.owner, found.expires_ms) == ("a", 20)
+    stored = cache.credential(SCRAM_SHA_256, "id")
+    assert stored is not None
+    assert (stored.owner, stored.expires_ms) == ("a", 20)
     cache.put(first.valid_for(20, 5))
     renewed = cache.credential(SCRAM_SHA_256, "id")
     assert renewed is not None
-    assert (renewed.expires_ms, renewed.credential is found.credential) == (25, True)
+    assert (renewed.expires_ms, renewed.credential is stored.credential) == (25, True)
     cache.remove("id")
     assert (cache.find("id"), cache.find_by_hmac(cache.hmac_of(first)), cache.credential(SCRAM_SHA_256, "id")) == (
         None,

@@ -88,10 +88,10 @@ def runtime() -> Runtime:
     return real_runtime(reactor)
 
 
-async def start_and_stop(chosen: BrokerSettings, use: Any = None) -> None:
+async def start_and_stop(broker_settings: BrokerSettings, use: Any = None) -> None:
     """Start a broker, use it, and stop it."""
     parts = runtime()
-    broker = Broker(parts, chosen)
+    broker = Broker(parts, broker_settings)
     try:
         await broker.start()
         if use is not None:
@@ -114,20 +114,20 @@ async def acls(client: ZooKeeperClient, *paths: str) -> list[tuple[Acl, ...]]:
 
 
 PATHS = ("/brokers/ids/1", "/brokers/topics/orders", "/brokers/topics/orders/partitions/0/state", "/controller")
-"""Znodes that everyone may read: written at the start, by a multi, by the controller, and by its election."""
+"""Znodes that every client may read: written at the start, by a multi, by the controller, and by its election."""
 
 
 @pytest.mark.parametrize("identity", ["sasl", "x509"])
 def test_znodes_belong_to_the_broker(
     tmp_path: Path, zookeeper: SecureZooKeeper, certificates: Path, identity: str
 ) -> None:
-    """All clients may read them, except those with secrets; only the broker may change them."""
+    """All clients may read the broker's znodes except those with secrets; only the broker may change them."""
     with_sasl = identity == "sasl"
     chroot = f"/{identity}/cluster"
-    place = (zookeeper.address if with_sasl else zookeeper.tls_address) + chroot
+    address = (zookeeper.address if with_sasl else zookeeper.tls_address) + chroot
     owner = Acl(31, identity, "alice" if with_sasl else "CN=broker")
     tokens_enabled = "delegation.token.secret.key=secret"
-    chosen = settings(tmp_path, place, SET_ACL, SASL if with_sasl else tls(certificates), tokens_enabled)
+    broker_settings = settings(tmp_path, address, SET_ACL, SASL if with_sasl else tls(certificates), tokens_enabled)
 
     async def use(broker: Broker) -> None:
         from twisted.internet import reactor
@@ -157,8 +157,8 @@ def test_znodes_belong_to_the_broker(
                 await attempt
         await other.close()
 
-    run(start_and_stop(chosen, use), TIMEOUT_S)
-    run(start_and_stop(chosen), TIMEOUT_S)
+    run(start_and_stop(broker_settings, use), TIMEOUT_S)
+    run(start_and_stop(broker_settings), TIMEOUT_S)
 
 
 @pytest.mark.parametrize("extension", [".p12", ".pem"])
@@ -181,19 +181,19 @@ def test_stores_with_a_password(
         zookeeper.ssl.keystore.location={tmp_path}/store{extension}
         zookeeper.ssl.keystore.password=store password
     """
-    chosen = settings(tmp_path, f"{zookeeper.tls_address}/stores", SET_ACL, lines)
+    broker_settings = settings(tmp_path, f"{zookeeper.tls_address}/stores", SET_ACL, lines)
 
     async def use(broker: Broker) -> None:
         assert await acls(broker.client, "/brokers/ids/1") == [(Acl(31, "x509", "CN=broker"), *READ_ACL)]
 
-    run(start_and_stop(chosen, use), TIMEOUT_S)
+    run(start_and_stop(broker_settings, use), TIMEOUT_S)
 
 
 def test_wrong_password(tmp_path: Path, zookeeper: SecureZooKeeper) -> None:
     """The broker does not start; the error contains the server and the user, but not the password."""
-    chosen = settings(tmp_path, zookeeper.address, SASL.replace(PASSWORDS["alice"], "wrong password"))
+    broker_settings = settings(tmp_path, zookeeper.address, SASL.replace(PASSWORDS["alice"], "wrong password"))
     with pytest.raises(AuthFailed, match=f"{zookeeper.address}: SASL authentication of 'alice'") as caught:
-        run(start_and_stop(chosen), TIMEOUT_S)
+        run(start_and_stop(broker_settings), TIMEOUT_S)
     assert "wrong password" not in str(caught.value)
 
 
@@ -202,14 +202,14 @@ def test_unsuitable_certificate(
     tmp_path: Path, zookeeper: SecureZooKeeper, certificates: Path, authority: str, key: str | None
 ) -> None:
     """The start fails after zookeeper.connection.timeout.ms; the error names the server."""
-    chosen = settings(tmp_path, zookeeper.tls_address, tls(certificates, authority, key))
+    broker_settings = settings(tmp_path, zookeeper.tls_address, tls(certificates, authority, key))
     with pytest.raises(OperationTimeout, match=f"last attempt: {zookeeper.tls_address}: "):
-        run(start_and_stop(chosen), TIMEOUT_S)
+        run(start_and_stop(broker_settings), TIMEOUT_S)
 
 
 def test_user_that_is_rejected_later(tmp_path: Path, zookeeper: SecureZooKeeper) -> None:
     """The broker gives up its session, and registers again when ZooKeeper accepts its user again."""
-    chosen = settings(tmp_path, f"{zookeeper.address}/later", SASL, "zookeeper.session.timeout.ms=1000")
+    broker_settings = settings(tmp_path, f"{zookeeper.address}/later", SASL, "zookeeper.session.timeout.ms=1000")
 
     async def use(broker: Broker) -> None:
         states: list[SessionState] = []
@@ -231,7 +231,7 @@ def test_user_that_is_rejected_later(tmp_path: Path, zookeeper: SecureZooKeeper)
         while broker.fence.broker_epoch == first:
             await broker.client.sync()
 
-    run(start_and_stop(chosen, use), TIMEOUT_S)
+    run(start_and_stop(broker_settings, use), TIMEOUT_S)
 
 
 @pytest.mark.parametrize(
@@ -270,10 +270,10 @@ def test_invalid_login_and_files(tmp_path: Path, certificates: Path, lines: str,
     """The error names the setting, but contains no secret."""
     (tmp_path / "old.jks").write_bytes(b"\xfe\xed\xfe\xed")
     lines = lines.replace("KEY", f"{certificates}/broker.pem").replace("JKS", f"{tmp_path}/old.jks")
-    chosen = settings(tmp_path, "127.0.0.1:1", "zookeeper.ssl.client.enable=true", lines)
+    broker_settings = settings(tmp_path, "127.0.0.1:1", "zookeeper.ssl.client.enable=true", lines)
     parts = runtime()
     with pytest.raises(SettingsError) as caught:
-        ZooKeeperClients(parts, chosen)
+        ZooKeeperClients(parts, broker_settings)
     parts.offload.stop()
     assert message in str(caught.value)
     assert "sesame" not in str(caught.value)

@@ -35,14 +35,14 @@ def settings(broker_id: int, directory: Path, certificates: Path, connect: str, 
 
 def config(certificates: Path, *, client: str | None = None, authority: str = "ca.pem") -> dict[str, str]:
     """Return a client's configuration, as for a Java client."""
-    chosen = {
+    client_config = {
         "security.protocol": "SSL",
         "ssl.truststore.type": "PEM",
         "ssl.truststore.location": f"{certificates}/{authority}",
     }
     if client is not None:
-        chosen |= {"ssl.keystore.type": "PEM", "ssl.keystore.location": f"{certificates}/{client}.pem"}
-    return chosen
+        client_config |= {"ssl.keystore.type": "PEM", "ssl.keystore.location": f"{certificates}/{client}.pem"}
+    return client_config
 
 
 class Brokers:
@@ -60,8 +60,8 @@ class Brokers:
     def address(self, listener_name: str, host: str = "127.0.0.1") -> str:
         return f"{host}:{self.brokers[0]._ports[listener_name]}"
 
-    def cluster(self, listener_name: str, chosen: dict[str, str], host: str = "127.0.0.1") -> Cluster:
-        runtime = default_runtime(self.reactor, endpoint=secured_endpoints(chosen))
+    def cluster(self, listener_name: str, client_config: dict[str, str], host: str = "127.0.0.1") -> Cluster:
+        runtime = default_runtime(self.reactor, endpoint=secured_endpoints(client_config))
         options = ClientOptions(connect_timeout_s=TIMEOUT_S, operation_timeout_s=TIMEOUT_S)
         return Cluster(self.address(listener_name, host), options=options, runtime=runtime)
 
@@ -76,7 +76,7 @@ def with_brokers(
     directory: Path,
     certificates: Path,
     connect: str,
-    story: Any,
+    scenario: Any,
     more: str = "",
     of: Any = settings,
 ) -> None:
@@ -92,7 +92,7 @@ def with_brokers(
         try:
             for broker in brokers:
                 await broker.start()
-            await story(Brokers(reactor, brokers, certificates))
+            await scenario(Brokers(reactor, brokers, certificates))
         finally:
             for broker in brokers:
                 await broker.stop()

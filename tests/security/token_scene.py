@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from sasl_scene import SCRAM_LOGIN, Brokers, Story, with_brokers
+from sasl_scene import SCRAM_LOGIN, Brokers, Scenario, with_brokers
 
 from kreplica.client import secured_endpoints
 from kreplica.client.connection import connect
@@ -92,7 +92,13 @@ async def until(scene: Brokers, condition: Callable[[], bool]) -> None:
 
 
 def with_tokens(
-    directory: Path, certificates: Path, connect_string: str, story: Story, *more: str, brokers: int = 1, **changes: Any
+    directory: Path,
+    certificates: Path,
+    connect_string: str,
+    scenario: Scenario,
+    *more: str,
+    brokers: int = 1,
+    **changes: Any,
 ) -> None:
     """Run brokers with delegation tokens, and a test coroutine with them."""
-    with_brokers(brokers, directory, certificates, connect_string, story, "\n".join([ENABLED, *more]), **changes)
+    with_brokers(brokers, directory, certificates, connect_string, scenario, "\n".join([ENABLED, *more]), **changes)
