@@ -1,6 +1,6 @@
 """Apache Kafka from Maven: its tools and a broker with its own ZooKeeper, for comparison.
 
-``make test`` needs nothing of this: without Maven and Java, tests that use it are skipped with the reason.
+``make test`` needs neither Java nor Maven: without them, the tests that use this module are skipped with the reason.
 """
 
 from __future__ import annotations
@@ -89,10 +89,10 @@ def connect_class_path() -> str:
     return _class_path(JARS.with_name(f"kafka-connect-{KAFKA_VERSION}"), artifacts)
 
 
-def jars_alone(name: str, artifacts: Sequence[str]) -> list[Path]:
-    """Return some jars without their dependencies, downloaded once.
+def jars_without_dependencies(name: str, artifacts: Sequence[str]) -> list[Path]:
+    """Return jars without their dependencies, downloaded once.
 
-    :param name: name of the directory where they are kept.
+    :param name: name of the directory that stores them.
     :param artifacts: ``group:artifact:version``.
     :raise NoKafka: as ``class_path``.
     """
@@ -112,7 +112,7 @@ def _class_path(jars: Path, artifacts: Sequence[str]) -> str:
 
 def _fetch(jars: Path, artifacts: Sequence[str]) -> None:
     if shutil.which("mvn") is None:
-        raise NoKafka(f"mvn is not installed, and {jars} is not there")
+        raise NoKafka(f"mvn is not installed, and {jars} does not exist")
     with tempfile.TemporaryDirectory() as directory:
         dependencies = "\n".join(map(_dependency, artifacts))
         (Path(directory) / "pom.xml").write_text(_POM.format(dependencies))
@@ -171,11 +171,11 @@ def free_port() -> int:
 
 
 def wait_for_port(port: int, process: subprocess.Popen[bytes], deadline_s: float = 60.0) -> None:
-    """Wait until a process listens there."""
+    """Wait until the process listens on the port."""
     end = time.monotonic() + deadline_s
     while time.monotonic() < end:
         if process.poll() is not None:
-            raise AssertionError(f"it ended with {process.returncode} before it listened on {port}")
+            raise AssertionError(f"the process ended with {process.returncode} before it listened on {port}")
         with socket.socket() as probe:
             if probe.connect_ex(("127.0.0.1", port)) == 0:
                 return

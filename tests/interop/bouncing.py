@@ -41,8 +41,8 @@ def bounce(cluster: ProcessCluster, number: int) -> None:
             cluster.wait_until_in_sync(topic)
 
 
-def committed(cluster: ProcessCluster, topic: str, partition: int) -> list[Message]:
-    """Return the records of a partition as a reader of committed records receives them."""
+def committed_records(cluster: ProcessCluster, topic: str, partition: int) -> list[Message]:
+    """Return the records of a partition that a read_committed consumer receives."""
     options = {"group.id": f"{topic}-reader", "isolation.level": "read_committed", "enable.partition.eof": True}
     reader = Consumer({"bootstrap.servers": cluster.bootstrap_servers, **options})
     reader.assign([TopicPartition(topic, partition, 0)])

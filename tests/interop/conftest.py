@@ -16,5 +16,5 @@ def broker(tmp_path_factory):
 
 @pytest.fixture
 def topic():
-    """An unused name."""
+    """An unused topic name."""
     return f"t-{uuid.uuid4().hex[:12]}"

@@ -33,7 +33,7 @@ OUTPUT_SIZE_MAX = 6000
 
 
 class ConnectProcess:
-    """A Java process that is killed on leaving the context, and can be stopped and restarted before.
+    """A Java process that can be stopped and restarted, and is killed on leaving the context.
 
     :param main: the class to run, one of the constants above.
     :param directory: directory of settings and output, which is created.
@@ -94,7 +94,7 @@ class Rest:
         """Create a connector or replace its settings; returns None while the workers are not ready."""
         return self._request("PUT", f"/connectors/{name}/config", {key: str(value) for key, value in settings.items()})
 
-    def running_task(self, name: str) -> int | None:
+    def worker_port(self, name: str) -> int | None:
         """Return the port of the worker that runs the connector's only task; None while no worker runs it."""
         status = self._request("GET", f"/connectors/{name}/status")
         states = [(row["state"], row["worker_id"]) for row in (status or {}).get("tasks", ())]

@@ -18,7 +18,7 @@ class Sent(NamedTuple):
 
 
 def sample(count: int = 200) -> list[Sent]:
-    """Return records of many shapes, always the same ones."""
+    """Return a fixed set of records of many shapes."""
     shapes = [
         lambda i: Sent(f"key-{i}".encode(), f"value {i}".encode(), (), 1_600_000_000_000 + i),
         lambda i: Sent(None, bytes(range(256)) * (i % 5), (), 1_600_000_000_000 + i),

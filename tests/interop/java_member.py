@@ -14,7 +14,7 @@ PROGRAM = Path(__file__).with_name("java") / "GroupMember.java"
 
 
 class JavaMember:
-    """A member that starts on entering the context and leaves its group at its end.
+    """A member that starts on entering the context, and leaves its group at the end of the context.
 
     :param version: version of Kafka's clients.
     :param settings: settings of the consumer.
@@ -38,25 +38,25 @@ class JavaMember:
         self.stop()
 
     def stop(self) -> None:
-        """Make it leave its group; does nothing the second time."""
+        """Make the member leave its group. Further calls do nothing."""
         self._process.terminate()
         self._process.wait(30)
 
-    def _reported(self, word: str) -> list[str]:
+    def _lines_with(self, word: str) -> list[str]:
         lines = self._output.read_text().splitlines()
         return [line.removeprefix(f"{word} ") for line in lines if line.startswith(f"{word} ")]
 
     @property
     def values(self) -> list[bytes]:
-        """Values of the records that it has read."""
-        return [value.encode() for value in self._reported("value")]
+        """Values of the records that the member has read."""
+        return [value.encode() for value in self._lines_with("value")]
 
     @property
     def share(self) -> frozenset[int]:
-        """The partitions that it owns."""
-        return frozenset(json.loads(([*self._reported("share")] or ["[]"])[-1]))
+        """The partitions that the member owns."""
+        return frozenset(json.loads(([*self._lines_with("share")] or ["[]"])[-1]))
 
     @property
     def revoked(self) -> list[int]:
         """Number of partitions in each revocation."""
-        return [int(count) for count in self._reported("revoked")]
+        return [int(count) for count in self._lines_with("revoked")]

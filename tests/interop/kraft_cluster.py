@@ -1,4 +1,4 @@
-"""Three nodes of Apache Kafka 3.9 or 4.x in KRaft mode (KIP-500) on loopback, each broker and controller."""
+"""Three nodes of Apache Kafka 3.9 or 4.x in KRaft mode (KIP-500) on loopback, each both broker and controller."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ QUICK = {
 
 
 class KraftCluster:
-    """A cluster that is formatted and started on entering the context, and killed at its end.
+    """A cluster that is formatted and started on entering the context, and killed on leaving it.
 
     :param settings: settings of all nodes, which override ``QUICK``.
     """

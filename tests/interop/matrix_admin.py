@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from matrix_members import EAGER, filled, member
+from matrix_members import EAGER, create_filled_topic, member
 from matrix_reading import read_some
 from matrix_table import scenario
 from matrix_world import World, error_text, outcome_of
@@ -31,7 +31,7 @@ def only_error(failed: Mapping[Any, ClientError]) -> str:
 async def topics(world: World) -> object:
     admin, name = Admin(world.cluster), world.new_name()
     await admin.create_topic(name, 3, 3)
-    await world.in_sync(name)
+    await world.wait_until_in_sync(name)
     described = await admin.describe_topic(name)
     listed = name in [each.name for each in await admin.list_topics()]
     by_id = (await admin.describe_topic(described.topic_id)).name == name
@@ -85,7 +85,7 @@ async def refused_topics(world: World) -> object:
 async def more_partitions(world: World) -> object:
     admin, name = Admin(world.cluster), await world.topic(2)
     (await admin.create_partitions({name: 5})).raise_first()
-    await world.in_sync(name, 5)
+    await world.wait_until_in_sync(name, 5)
     fewer = (await admin.create_partitions({name: 3})).failed
     return len((await admin.describe_topic(name)).partitions), only_error(fewer)
 
@@ -160,7 +160,7 @@ async def broker_settings(world: World) -> object:
     ("Stable", "range", 1, 4, "BrokerRefused NON_EMPTY_GROUP", "Empty", "BrokerRefused GROUP_ID_NOT_FOUND"),
 )
 async def groups(world: World) -> object:
-    admin, topic, group = Admin(world.cluster), await filled(world), world.new_name("g")
+    admin, topic, group = Admin(world.cluster), await create_filled_topic(world), world.new_name("g")
     async with member(world, group, topic, **EAGER) as consumer:
         await read_some(consumer, 40)
         described = await admin.describe_group(group)
@@ -174,7 +174,7 @@ async def groups(world: World) -> object:
 
 @scenario(SUBJECT, "removes a static member from its group", (1, 0))
 async def removed_member(world: World) -> object:
-    admin, topic, group = Admin(world.cluster), await filled(world), world.new_name("g")
+    admin, topic, group = Admin(world.cluster), await create_filled_topic(world), world.new_name("g")
     async with member(world, group, topic, instance_id="one", **EAGER) as consumer:
         await read_some(consumer, 40)
     before = len((await admin.describe_group(group)).members)
@@ -187,7 +187,7 @@ async def removed_member(world: World) -> object:
 
 @scenario(SUBJECT, "deletes records", ({0: 6}, "BrokerRefused OFFSET_OUT_OF_RANGE"))
 async def records(world: World) -> object:
-    admin, topic = Admin(world.cluster), await filled(world, 1)
+    admin, topic = Admin(world.cluster), await create_filled_topic(world, 1)
     place = TopicPartition(topic, 0)
     deleted = await admin.delete_records({place: 6})
     beyond = await admin.delete_records({place: 60})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from matrix_admin import only_error
-from matrix_consumer import filled
+from matrix_consumer import create_filled_topic
 from matrix_table import scenario
 from matrix_world import World, error_text
 
@@ -30,7 +30,7 @@ async def versions(world: World) -> object:
 
 @scenario(SUBJECT, "returns offsets by timestamp", (0, 10, 9, 4))
 async def offsets(world: World) -> object:
-    admin, topic = Admin(world.cluster), await filled(world, 1)
+    admin, topic = Admin(world.cluster), await create_filled_topic(world, 1)
     place = TopicPartition(topic, 0)
     times = [(await admin.list_offsets({place: each}))[place] for each in (EARLIEST, LATEST, MAX_TIMESTAMP)]
     await admin.delete_records({place: 4})
@@ -43,7 +43,7 @@ async def reassignment(world: World) -> object:
     admin, topic = Admin(world.cluster), world.new_name()
     place = TopicPartition(topic, 0)
     (await admin.create_topics([NewTopic(topic, assignment={0: [1, 2]})])).raise_first()
-    await world.in_sync(topic)
+    await world.wait_until_in_sync(topic)
     (await admin.alter_reassignments({place: [3, 2]})).raise_first()
     while await admin.list_reassignments([place]):
         await world.pause(0.05)
@@ -83,7 +83,7 @@ async def election(world: World) -> object:
 
 @scenario(SUBJECT, "describes log directories", ([1, 2, 3], True))
 async def log_dirs(world: World) -> object:
-    admin, topic = Admin(world.cluster), await filled(world, 1)
+    admin, topic = Admin(world.cluster), await create_filled_topic(world, 1)
     place = TopicPartition(topic, 0)
     found = await admin.describe_log_dirs(partitions=[place])
     sizes = {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from matrix_admin import only_error
-from matrix_members import EAGER, filled, member
+from matrix_members import EAGER, create_filled_topic, member
 from matrix_reading import read_some, read_values
 from matrix_table import scenario
 from matrix_world import World, outcome_of
@@ -20,7 +20,7 @@ SUBJECT = "groups and producers"
     ({0: 3, 1: 4}, {0: 7, 1: 6}, {1: 4}, {}),
 )
 async def group_offsets(world: World) -> object:
-    admin, topic, group = Admin(world.cluster), await filled(world, 2), world.new_name("g")
+    admin, topic, group = Admin(world.cluster), await create_filled_topic(world, 2), world.new_name("g")
     one, other = world.partitions(topic, 2)
     (await admin.alter_group_offsets(group, {one: 3, other: 4})).raise_first()
     first = {place.partition: found.offset for place, found in (await admin.group_offsets(group)).items()}
@@ -35,8 +35,8 @@ async def group_offsets(world: World) -> object:
     "offsets of a group with members cannot be changed",
     ("BrokerRefused UNKNOWN_MEMBER_ID", "BrokerRefused GROUP_SUBSCRIBED_TO_TOPIC"),
 )
-async def kept_offsets(world: World) -> object:
-    admin, topic, group = Admin(world.cluster), await filled(world, 1), world.new_name("g")
+async def offsets_of_active_group(world: World) -> object:
+    admin, topic, group = Admin(world.cluster), await create_filled_topic(world, 1), world.new_name("g")
     (place,) = world.partitions(topic)
     async with member(world, group, topic, **EAGER) as consumer:
         await read_some(consumer, 10)
@@ -47,7 +47,7 @@ async def kept_offsets(world: World) -> object:
 
 
 @scenario(SUBJECT, "unknown group", ("BrokerRefused GROUP_ID_NOT_FOUND",) * 2)
-async def no_group(world: World) -> object:
+async def unknown_group(world: World) -> object:
     admin, group, topic = Admin(world.cluster), world.new_name("g"), await world.topic()
     deleted = await outcome_of(admin.delete_group(group))
     return deleted, only_error((await admin.delete_group_offsets(group, world.partitions(topic))).failed)
@@ -93,7 +93,7 @@ async def hanging(world: World) -> object:
 
 
 @scenario(SUBJECT, "unknown transactional ID", "BrokerRefused TRANSACTIONAL_ID_NOT_FOUND")
-async def no_transaction(world: World) -> object:
+async def unknown_transactional_id(world: World) -> object:
     return only_error((await Admin(world.cluster).describe_transactions([world.new_name("x")])).failed)
 
 

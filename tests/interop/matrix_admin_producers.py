@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from matrix_members import EAGER, filled, member
+from matrix_members import EAGER, create_filled_topic, member
 from matrix_reading import read_some
 from matrix_table import scenario
 from matrix_world import World, error_text, outcome_of
@@ -35,21 +35,21 @@ def failures(outcomes: object) -> dict[object, str]:
     ({0: (1, ""), 1: (2, "why")}, {0: 9, 1: 8}, {0: (1, "")}, {"a": 1, "b": 0}),
 )
 async def group_offsets(world: World) -> object:
-    admin, topic, group = Admin(world.cluster), await filled(world, 2), world.new_name("g")
+    admin, topic, group = Admin(world.cluster), await create_filled_topic(world, 2), world.new_name("g")
     first, second = world.partitions(topic, 2)
     (await admin.alter_group_offsets(group, {first: 1, second: CommittedOffset(2, metadata="why")})).raise_first()
 
-    async def committed() -> object:
+    async def committed_offsets() -> object:
         offsets = await admin.group_offsets(group)
         return {each.partition: (offsets[each].offset, offsets[each].metadata) for each in sorted(offsets)}
 
-    before = await committed()
+    before = await committed_offsets()
     lag = (await admin.group_lag(group)).raise_first()
     lags = {each.partition: lag[each].lag for each in sorted(lag)}
     (await admin.delete_group_offsets(group, [second])).raise_first()
     several = (await admin.list_group_offsets({group: [first], world.new_name("g"): None})).raise_first()
     counts = dict(zip("ab", map(len, several.values()), strict=True))
-    return before, lags, await committed(), counts
+    return before, lags, await committed_offsets(), counts
 
 
 @scenario(
@@ -63,7 +63,7 @@ async def group_offsets(world: World) -> object:
     },
 )
 async def refused_offsets(world: World) -> object:
-    admin, topic, group = Admin(world.cluster), await filled(world), world.new_name("g")
+    admin, topic, group = Admin(world.cluster), await create_filled_topic(world), world.new_name("g")
     partition, none = TopicPartition(topic, 0), TopicPartition(world.new_name(), 0)
     async with member(world, group, topic, **EAGER) as consumer:
         await read_some(consumer, 1)
@@ -77,16 +77,16 @@ async def refused_offsets(world: World) -> object:
 
 @scenario(SUBJECT, "lists groups by state and type", (True, False, True))
 async def listed_groups(world: World) -> object:
-    admin, topic, group = Admin(world.cluster), await filled(world), world.new_name("g")
+    admin, topic, group = Admin(world.cluster), await create_filled_topic(world), world.new_name("g")
     (await admin.alter_group_offsets(group, {TopicPartition(topic, 0): 1})).raise_first()
 
-    def is_there(groups: object) -> bool:
+    def is_listed(groups: object) -> bool:
         return group in [each.group_id for each in groups]  # type: ignore[attr-defined]
 
     return (
-        is_there(await admin.list_groups(states=[GroupState.EMPTY], types=[GroupType.CLASSIC])),
-        is_there(await admin.list_groups(states=[GroupState.STABLE])),
-        is_there(await admin.list_groups()),
+        is_listed(await admin.list_groups(states=[GroupState.EMPTY], types=[GroupType.CLASSIC])),
+        is_listed(await admin.list_groups(states=[GroupState.STABLE])),
+        is_listed(await admin.list_groups()),
     )
 
 
@@ -176,8 +176,8 @@ async def features(world: World) -> object:
     "returns authorized operations of cluster, topic and group",
     (True, True, True),
 )
-async def operations(world: World) -> object:
-    admin, topic, group = Admin(world.cluster), await filled(world), world.new_name("g")
+async def authorized_operations(world: World) -> object:
+    admin, topic, group = Admin(world.cluster), await create_filled_topic(world), world.new_name("g")
     (await admin.alter_group_offsets(group, {TopicPartition(topic, 0): 1})).raise_first()
     described = (
         (await admin.describe_cluster(operations=True)).operations,

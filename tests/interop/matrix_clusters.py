@@ -12,12 +12,12 @@ from kraft_cluster import KraftCluster
 
 from kreplica.testing.fixtures.kafka_cluster import KafkaCluster
 
-OURS = "kreplica"
+KREPLICA = "kreplica"
 KAFKA_3 = "kafka-3.9"
 KAFKA_4 = "kafka-4.x"
 
 VERSIONS: Mapping[str, str] = {KAFKA_3: apache_kafka.KAFKA_VERSION, KAFKA_4: apache_kafka.NEWEST_VERSION}
-NAMES = (OURS, *VERSIONS)
+NAMES = (KREPLICA, *VERSIONS)
 
 SETTINGS: Mapping[str, object] = {
     "auto.create.topics.enable": "false",
@@ -72,15 +72,15 @@ class UnderTest(NamedTuple):
 
 
 @contextmanager
-def started(name: str, make: Callable[..., KafkaCluster], directory: Path) -> Iterator[UnderTest]:
+def run_cluster(name: str, make: Callable[..., KafkaCluster], directory: Path) -> Iterator[UnderTest]:
     """Run a cluster of that name.
 
     :param make: a function like the fixture ``kafka_cluster_factory``.
     :raise NoKafka: it is a cluster of Apache Kafka, and Java or Maven is missing.
     """
-    if name == OURS:
-        with make(settings=SETTINGS) as ours:
-            yield UnderTest(name, ours)
+    if name == KREPLICA:
+        with make(settings=SETTINGS) as cluster:
+            yield UnderTest(name, cluster)
         return
     version = VERSIONS[name]
     apache_kafka.server_class_path(version)

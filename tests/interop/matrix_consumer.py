@@ -16,7 +16,7 @@ SOME = [b"%d" % number for number in range(10)]
 FIRST_MS = 1_700_000_000_000
 
 
-async def filled(world: World, partitions: int = 1, count: int = 10) -> str:
+async def create_filled_topic(world: World, partitions: int = 1, count: int = 10) -> str:
     """Create a topic with ``count`` numbered records in each partition, one second apart."""
     topic = await world.topic(partitions)
     async with Producer(world.cluster) as producer:
@@ -31,7 +31,7 @@ async def filled(world: World, partitions: int = 1, count: int = 10) -> str:
     SUBJECT, "reads from the beginning, an offset and the end", ([*SOME], SOME[7:], [b"new"], (10, 10, 11))
 )
 async def starts(world: World) -> object:
-    topic = await filled(world)
+    topic = await create_filled_topic(world)
     place = TopicPartition(topic, 0)
     seen: list[list[bytes | None]] = []
     positions = []
@@ -47,8 +47,8 @@ async def starts(world: World) -> object:
 
 
 @scenario(SUBJECT, "returns start and end offsets of partitions", ({0: 0, 1: 0}, {0: 10, 1: 10}))
-async def beginnings_and_ends(world: World) -> object:
-    topic = await filled(world, 2)
+async def start_and_end_offsets(world: World) -> object:
+    topic = await create_filled_topic(world, 2)
     places = world.partitions(topic, 2)
     async with Consumer(world.cluster) as consumer:
         first, last = await consumer.beginning_offsets(places), await consumer.end_offsets(places)
@@ -56,8 +56,8 @@ async def beginnings_and_ends(world: World) -> object:
 
 
 @scenario(SUBJECT, "finds offsets by timestamp", [(0, FIRST_MS), (5, FIRST_MS + 5000), None])
-async def by_time(world: World) -> object:
-    topic = await filled(world)
+async def offsets_by_timestamp(world: World) -> object:
+    topic = await create_filled_topic(world)
     place = TopicPartition(topic, 0)
     seen = []
     async with Consumer(world.cluster) as consumer:
@@ -69,7 +69,7 @@ async def by_time(world: World) -> object:
 
 @scenario(SUBJECT, "seeks", [b"9", b"3", b"0", b"new"])
 async def seeks(world: World) -> object:
-    topic = await filled(world)
+    topic = await create_filled_topic(world)
     place = TopicPartition(topic, 0)
     seen = []
     async with Consumer(world.cluster) as consumer, Producer(world.cluster) as producer:
@@ -84,7 +84,7 @@ async def seeks(world: World) -> object:
 
 @scenario(SUBJECT, "paused partitions are returned after resume", ({1}, {0, 1}, 20))
 async def pausing(world: World) -> object:
-    topic = await filled(world, 2)
+    topic = await create_filled_topic(world, 2)
     places = world.partitions(topic, 2)
     async with Consumer(world.cluster) as consumer:
         await consumer.assign(dict.fromkeys(places, EARLIEST))
@@ -99,7 +99,7 @@ async def pausing(world: World) -> object:
 
 async def beyond_the_log(world: World, policy: OffsetReset, offset: int) -> object:
     """Read from an offset that does not exist: records 0 to 4 of 10 are deleted."""
-    topic = await filled(world)
+    topic = await create_filled_topic(world)
     place = TopicPartition(topic, 0)
     await Admin(world.cluster).delete_records({place: 5})
     async with Consumer(world.cluster, ConsumerOptions(offset_reset=policy)) as consumer:
@@ -123,7 +123,7 @@ async def out_of_range(world: World) -> object:
 
 @scenario(SUBJECT, "offset out of range: reset to latest", [b"new"])
 async def reset_to_end(world: World) -> object:
-    topic = await filled(world)
+    topic = await create_filled_topic(world)
     place = TopicPartition(topic, 0)
     async with Consumer(world.cluster, ConsumerOptions(offset_reset="latest")) as consumer:
         await consumer.assign({place: 50})
@@ -136,7 +136,7 @@ async def reset_to_end(world: World) -> object:
 
 @scenario(SUBJECT, "returns its lag", ([10, 6], 0))
 async def lag(world: World) -> object:
-    topic = await filled(world)
+    topic = await create_filled_topic(world)
     place = TopicPartition(topic, 0)
     async with Consumer(world.cluster) as consumer:
         await consumer.assign({place: EARLIEST})
@@ -148,7 +148,7 @@ async def lag(world: World) -> object:
 
 
 @scenario(SUBJECT, "reads a topic that is created later", [b"first"])
-async def made_later(world: World) -> object:
+async def topic_created_later(world: World) -> object:
     name = world.new_name()
     place = TopicPartition(name, 0)
     async with (
@@ -169,7 +169,7 @@ async def _assign_and_read(consumer: Consumer, place: TopicPartition) -> list[ob
 
 @scenario(SUBJECT, "iterates over records and batches", (SOME, True))
 async def iterating(world: World) -> object:
-    topic = await filled(world)
+    topic = await create_filled_topic(world)
     place = TopicPartition(topic, 0)
     values = []
     async with Consumer(world.cluster) as consumer:
@@ -186,7 +186,7 @@ async def iterating(world: World) -> object:
 
 
 @scenario(SUBJECT, "reads a record larger than the fetch size", [300_000, 1])
-async def large(world: World) -> object:
+async def oversized_record(world: World) -> object:
     topic = await world.topic()
     async with Producer(world.cluster) as producer:
         await producer.send(topic, bytes(300_000))
@@ -198,8 +198,8 @@ async def large(world: World) -> object:
 
 
 @scenario(SUBJECT, "handles partitions concurrently, each in order", (True, 2))
-async def running(world: World) -> object:
-    topic = await filled(world, 2)
+async def concurrent_handlers(world: World) -> object:
+    topic = await create_filled_topic(world, 2)
     seen: dict[int, list[bytes | None]] = {0: [], 1: []}
     most = now = 0
 
@@ -215,6 +215,6 @@ async def running(world: World) -> object:
         await consumer.assign(dict.fromkeys(world.partitions(topic, 2), EARLIEST))
         going = Deferred.fromCoroutine(consumer.run(handle))
         going.addErrback(lambda _: None)
-        await world.until(lambda: all(len(values) == 10 for values in seen.values()))
+        await world.wait_until(lambda: all(len(values) == 10 for values in seen.values()))
         going.cancel()
     return all(values == SOME for values in seen.values()), most

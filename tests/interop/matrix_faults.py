@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import partial
 
-from matrix_members import EAGER, Reader, filled, member
+from matrix_members import EAGER, Reader, create_filled_topic, member
 from matrix_reading import read, read_values
 from matrix_table import scenario
-from matrix_world import World, all_of, outcome_of
+from matrix_world import World, gather_results, outcome_of
 
 from kreplica.client import EARLIEST, Consumer, Isolation, Producer, ProducerOptions
 from kreplica.client.errors import ClientError, TransactionFailed
@@ -28,7 +28,7 @@ async def while_producing(world: World) -> object:
                 await sent[500]
                 await world.kill_leader(topic)
             sent.append(producer.send(topic, b"%d" % number))
-        await all_of(sent)
+        await gather_results(sent)
     values = await read_values(world, topic)
     return values == [b"%d" % number for number in range(2000)], len(values)
 
@@ -58,7 +58,7 @@ async def while_consuming(world: World) -> object:
     place = TopicPartition(topic, 0)
     found: list[bytes | None] = []
     async with Producer(world.cluster) as producer, Consumer(world.cluster) as consumer:
-        await all_of([producer.send(topic, b"%d" % number) for number in range(100)])
+        await gather_results([producer.send(topic, b"%d" % number) for number in range(100)])
         await consumer.assign({place: EARLIEST})
         async for record in consumer:
             found.append(record.value)
@@ -73,15 +73,15 @@ async def while_consuming(world: World) -> object:
 
 
 async def group_coordinator(options: Mapping[str, object], world: World) -> object:
-    topic, group = await filled(world, 4, 5), world.new_name("g")
+    topic, group = await create_filled_topic(world, 4, 5), world.new_name("g")
     reader = Reader(member(world, group, **options), topic)
-    await world.until(lambda: len(reader.values) == 20)
+    await world.wait_until(lambda: len(reader.values) == 20)
     await world.kill_coordinator(CoordinatorKind.GROUP, group)
     async with Producer(world.cluster) as producer:
         for number in range(20):
             producer.send(topic, b"later %d" % number, partition=number % 4)
         await producer.flush()
-    await world.until(lambda: len(set(reader.values)) == 40)
+    await world.wait_until(lambda: len(set(reader.values)) == 40)
     seen = len(set(reader.values)), reader.share, reader.error
     await reader.stop()
     return seen
@@ -103,7 +103,7 @@ async def transaction_coordinator(world: World) -> object:
             values = [b"%d-%d" % (number, partition) for partition in range(3)]
             try:
                 async with producer.transaction():
-                    await all_of(
+                    await gather_results(
                         [producer.send(topic, value, partition=partition) for partition, value in enumerate(values)]
                     )
             except (TransactionFailed, ClientError):

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from functools import partial
 
 from matrix_clusters import KAFKA_3
-from matrix_members import COOPERATIVE, EAGER, Reader, Taken, filled, member
+from matrix_members import COOPERATIVE, EAGER, Reader, RevocationListener, create_filled_topic, member
 from matrix_reading import read_some
-from matrix_table import Other, scenario
+from matrix_table import Difference, scenario
 from matrix_world import World, error_text, outcome_of
 from twisted.internet.defer import Deferred
 
@@ -34,20 +34,20 @@ PROTOCOLS: Mapping[str, Mapping[str, object]] = {
 
 async def two_members(options: Mapping[str, object], world: World) -> object:
     """One member, then two, then one: records written while there are two are read once by one of them."""
-    topic, group = await filled(world), world.new_name("g")
+    topic, group = await create_filled_topic(world), world.new_name("g")
     one = Reader(member(world, group, **options), topic)
-    await world.until(lambda: one.share == 4 and len(one.values) == 40)
+    await world.wait_until(lambda: one.share == 4 and len(one.values) == 40)
     two = Reader(member(world, group, **options), topic)
-    await world.until(lambda: (one.share, two.share) == (2, 2))
+    await world.wait_until(lambda: (one.share, two.share) == (2, 2))
     later = [b"later %d" % number for number in range(40)]
     async with Producer(world.cluster) as producer:
         for number, value in enumerate(later):
             producer.send(topic, value, partition=number % 4)
         await producer.flush()
-    await world.until(lambda: len({*one.values, *two.values}) == 80)
+    await world.wait_until(lambda: len({*one.values, *two.values}) == 80)
     shares = sorted((len(one.values), len(two.values)))
     await one.stop()
-    await world.until(lambda: two.share == 4)
+    await world.wait_until(lambda: two.share == 4)
     await two.stop()
     assert (one.error, two.error) == (None, None)
     return shares, sorted(two.values, key=str) == sorted(set(two.values), key=str)
@@ -63,10 +63,10 @@ for each_name, each_options in PROTOCOLS.items():
     SUBJECT,
     "remote assignor (KIP-848)",
     ("uniform", "range", "BrokerRefused UNSUPPORTED_ASSIGNOR"),
-    {KAFKA_3: Other(("BrokerRefused UNSUPPORTED_VERSION",) * 3, NOT_OFFERED)},
+    {KAFKA_3: Difference(("BrokerRefused UNSUPPORTED_VERSION",) * 3, NOT_OFFERED)},
 )
 async def remote_assignors(world: World) -> object:
-    topic = await filled(world)
+    topic = await create_filled_topic(world)
 
     async def assignor_of_group(name: str) -> str:
         group = world.new_name("g")
@@ -79,7 +79,7 @@ async def remote_assignors(world: World) -> object:
 
 @scenario(SUBJECT, "a handler slower than the session timeout loses nothing (classic)", ([b"0", b"1"], 2))
 async def slow_handler(world: World) -> object:
-    topic, group = await filled(world, 1, 2), world.new_name("g")
+    topic, group = await create_filled_topic(world, 1, 2), world.new_name("g")
     values: list[bytes | None] = []
 
     async def handle(record: ConsumedRecord) -> None:
@@ -88,7 +88,7 @@ async def slow_handler(world: World) -> object:
 
     async with member(world, group, topic, session_timeout_s=0.6, **EAGER) as consumer:
         going = Deferred.fromCoroutine(consumer.run(handle))
-        await world.until(lambda: len(values) == 2)
+        await world.wait_until(lambda: len(values) == 2)
         await consumer.close()
         await going
     found = await Admin(world.cluster).group_offsets(group)
@@ -96,15 +96,15 @@ async def slow_handler(world: World) -> object:
 
 
 @scenario(SUBJECT, "retained partitions are not revoked (cooperative)", [2, 0, True])
-async def kept(world: World) -> object:
-    topic, group = await filled(world), world.new_name("g")
-    taken = Taken()
+async def retained_partitions(world: World) -> object:
+    topic, group = await create_filled_topic(world), world.new_name("g")
+    taken = RevocationListener()
 
     one = Reader(member(world, group, **COOPERATIVE), topic, listener=taken)
-    await world.until(lambda: one.share == 4)
+    await world.wait_until(lambda: one.share == 4)
     before = one.consumer.assignment
     two = Reader(member(world, group, **COOPERATIVE), topic)
-    await world.until(lambda: (one.share, two.share) == (2, 2))
+    await world.wait_until(lambda: (one.share, two.share) == (2, 2))
     gone = {each for partitions in taken.partitions for each in partitions}
     kept_ones = before - gone
     result = [len(gone), len(two.consumer.assignment ^ gone), one.consumer.assignment == kept_ones]
@@ -113,9 +113,11 @@ async def kept(world: World) -> object:
     return result
 
 
-@scenario(SUBJECT, "KIP-848 required", "joined", {KAFKA_3: Other("BrokerRefused UNSUPPORTED_VERSION", NOT_OFFERED)})
-async def only_new(world: World) -> object:
-    topic, group = await filled(world), world.new_name("g")
+@scenario(
+    SUBJECT, "KIP-848 required", "joined", {KAFKA_3: Difference("BrokerRefused UNSUPPORTED_VERSION", NOT_OFFERED)}
+)
+async def kip_848_required(world: World) -> object:
+    topic, group = await create_filled_topic(world), world.new_name("g")
     consumer = member(world, group, topic, protocol="consumer")
 
     async def join() -> str:
@@ -127,8 +129,8 @@ async def only_new(world: World) -> object:
 
 
 @scenario(SUBJECT, "continues at the committed offsets", ([10, 15, 25], 40))
-async def continues(world: World) -> object:
-    topic, group = await filled(world, 1, 40), world.new_name("g")
+async def continue_at_committed_offsets(world: World) -> object:
+    topic, group = await create_filled_topic(world, 1, 40), world.new_name("g")
     place = TopicPartition(topic, 0)
     firsts, committed = [], 0
     for count in (10, 5, 10):
@@ -143,8 +145,8 @@ async def continues(world: World) -> object:
 
 
 @scenario(SUBJECT, "automatic commit of processed records", 20)
-async def commits_by_itself(world: World) -> object:
-    topic, group = await filled(world, 1, 40), world.new_name("g")
+async def automatic_commit(world: World) -> object:
+    topic, group = await create_filled_topic(world, 1, 40), world.new_name("g")
     place = TopicPartition(topic, 0)
     async with member(world, group, topic) as consumer:
         count = 0
@@ -157,8 +159,8 @@ async def commits_by_itself(world: World) -> object:
 
 
 @scenario(SUBJECT, "start without committed offsets", ([b"0"], [b"new"], "OffsetOutOfRange OFFSET_OUT_OF_RANGE"))
-async def nothing_committed(world: World) -> object:
-    topic = await filled(world, 1)
+async def start_without_commits(world: World) -> object:
+    topic = await create_filled_topic(world, 1)
     async with member(world, world.new_name("g"), topic) as consumer:
         first = [record.value for record in (await read_some(consumer, 1))[:1]]
     async with (
@@ -173,9 +175,9 @@ async def nothing_committed(world: World) -> object:
     return first, last, outcome
 
 
-async def long_work(options: Mapping[str, object], world: World) -> object:
-    """User code awaits for three session timeouts; no partition is revoked, and no record is repeated."""
-    topic, group = await filled(world, 1), world.new_name("g")
+async def slow_user_code(options: Mapping[str, object], world: World) -> object:
+    """User code awaits for three session timeouts: no partition is revoked, and no record is processed twice."""
+    topic, group = await create_filled_topic(world, 1), world.new_name("g")
     async with member(world, group, topic, session_timeout_s=0.6, **options) as consumer:
         other = member(world, group, topic, session_timeout_s=0.6, **options)
         values = []
@@ -193,26 +195,26 @@ async def long_work(options: Mapping[str, object], world: World) -> object:
 
 
 scenario(SUBJECT, "a handler that awaits for three session timeouts stays a member (classic)", (True, True))(
-    partial(long_work, EAGER)
+    partial(slow_user_code, EAGER)
 )
 scenario(
     SUBJECT, "a handler that awaits longer than the session timeout stays a member (KIP-848 if available)", (True, True)
-)(partial(long_work, {"protocol": "auto"}))
+)(partial(slow_user_code, {"protocol": "auto"}))
 
 
 @scenario(SUBJECT, "a static member keeps its partitions after a restart", (True, True, 0))
 async def static(world: World) -> object:
-    topic, group = await filled(world), world.new_name("g")
-    taken = Taken()
+    topic, group = await create_filled_topic(world), world.new_name("g")
+    taken = RevocationListener()
 
     one = Reader(member(world, group, instance_id="one", **EAGER), topic)
     two = Reader(member(world, group, instance_id="two", **EAGER), topic, listener=taken)
-    await world.until(lambda: (one.share, two.share) == (2, 2))
+    await world.wait_until(lambda: (one.share, two.share) == (2, 2))
     before, generation = one.consumer.assignment, two.consumer.identity.generation
     taken.partitions.clear()
     await one.stop()
     again = Reader(member(world, group, instance_id="one", **EAGER), topic)
-    await world.until(lambda: again.share == 2)
+    await world.wait_until(lambda: again.share == 2)
     result = again.consumer.assignment == before, two.consumer.identity.generation == generation, len(taken.partitions)
     await again.stop()
     await two.stop()
@@ -225,11 +227,11 @@ async def static(world: World) -> object:
     ["BrokerRefused FENCED_INSTANCE_ID", None],
 )
 async def fenced(world: World) -> object:
-    topic, group = await filled(world), world.new_name("g")
+    topic, group = await create_filled_topic(world), world.new_name("g")
     first = Reader(member(world, group, instance_id="one", **EAGER), topic)
-    await world.until(lambda: first.share == 4)
+    await world.wait_until(lambda: first.share == 4)
     second = Reader(member(world, group, instance_id="one", **EAGER), topic)
-    await world.until(lambda: first.error and second.share == 4)
+    await world.wait_until(lambda: first.error and second.share == 4)
     result = [None if each.error is None else error_text(each.error) for each in (first, second)]
     await first.stop()
     await second.stop()
@@ -243,16 +245,16 @@ UNRELEASED = ("GaveUp < BrokerRefused UNRELEASED_INSTANCE_ID", 4)
     SUBJECT,
     "a second member with the same instance ID waits for the first (KIP-848)",
     UNRELEASED,
-    {KAFKA_3: Other(("fenced the first", 0), NOT_OFFERED)},
+    {KAFKA_3: Difference(("fenced the first", 0), NOT_OFFERED)},
 )
 async def unreleased(world: World) -> object:
-    topic, group = await filled(world), world.new_name("g")
+    topic, group = await create_filled_topic(world), world.new_name("g")
     first = Reader(member(world, group, instance_id="one"), topic)
-    await world.until(lambda: first.share == 4)
+    await world.wait_until(lambda: first.share == 4)
     second = member(world, group, instance_id="one", cluster=world.new_cluster(operation_timeout_s=0.5))
     outcome = await outcome_of(second.subscribe([topic]))
     if outcome is None:
-        await world.until(lambda: first.error)
+        await world.wait_until(lambda: first.error)
         outcome = "fenced the first"
     await second.close()
     result = outcome, first.share
@@ -262,7 +264,7 @@ async def unreleased(world: World) -> object:
 
 @scenario(SUBJECT, "incompatible protocols", "BrokerRefused INCONSISTENT_GROUP_PROTOCOL")
 async def inconsistent(world: World) -> object:
-    topic, group = await filled(world), world.new_name("g")
+    topic, group = await create_filled_topic(world), world.new_name("g")
     async with member(world, group, topic, **EAGER) as one:
         await read_some(one, 1)
         two = member(world, group, **COOPERATIVE)
@@ -274,29 +276,29 @@ async def inconsistent(world: World) -> object:
 @scenario(SUBJECT, "a new topic matches a pattern subscription", (10, 20))
 async def pattern(world: World) -> object:
     prefix, group = world.new_name("p"), world.new_name("g")
-    await filled(world, 1, name=f"{prefix}-a")
+    await create_filled_topic(world, 1, name=f"{prefix}-a")
     async with member(
         world, group, pattern=re.compile(re.escape(prefix) + "-.*"), cluster=world.new_cluster(metadata_age_s_max=0.3)
     ) as consumer:
         first = await read_some(consumer, 10)
-        await filled(world, 1, name=f"{prefix}-b")
+        await create_filled_topic(world, 1, name=f"{prefix}-b")
         later = await read_some(consumer, 10)
     return len(first), len(first) + len(later)
 
 
 @scenario(SUBJECT, "a subscribed topic is created later", 10)
-async def made_later(world: World) -> object:
+async def topic_created_later(world: World) -> object:
     name, group = world.new_name(), world.new_name("g")
     async with member(world, group, name, cluster=world.new_cluster(metadata_age_s_max=0.3)) as consumer:
         reading = Deferred.fromCoroutine(read_some(consumer, 10))
         await world.pause(0.3)
-        await filled(world, 1, name=name)
+        await create_filled_topic(world, 1, name=name)
         return len(await reading)
 
 
 @scenario(SUBJECT, "a new subscription replaces the old one", (True, True))
 async def resubscribed(world: World) -> object:
-    first, second, group = await filled(world), await filled(world), world.new_name("g")
+    first, second, group = await create_filled_topic(world), await create_filled_topic(world), world.new_name("g")
     async with member(world, group, first) as consumer:
         before = {record.topic for record in await read_some(consumer, 40)}
         await consumer.subscribe([second])
@@ -307,10 +309,10 @@ async def resubscribed(world: World) -> object:
 @scenario(SUBJECT, "commit of a removed member", "CommitFailed")
 async def late_commit(world: World) -> object:
     """A member whose partitions were reassigned commits nothing."""
-    topic, group = await filled(world, 1), world.new_name("g")
+    topic, group = await create_filled_topic(world, 1), world.new_name("g")
     place = TopicPartition(topic, 0)
     async with member(world, group, topic, auto_commit_s=None, **EAGER) as one:
         await read_some(one, 1)
         (await Admin(world.cluster).remove_members(group)).raise_first()
-        # The error is from the coordinator, or from the member itself if a heartbeat came before.
+        # The error is from the coordinator, or from the member itself if it sent a heartbeat before.
         return str(await outcome_of(one.commit({place: 1}))).split(" < ")[0]

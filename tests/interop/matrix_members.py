@@ -36,7 +36,7 @@ def member(
     return Consumer(cluster or world.cluster, given, topics=pattern or topics or None)
 
 
-async def filled(world: World, partitions: int = 4, count: int = 10, name: str = "") -> str:
+async def create_filled_topic(world: World, partitions: int = 4, count: int = 10, name: str = "") -> str:
     """Create a topic with ``count`` numbered records in each partition."""
     topic = await world.topic(partitions, name=name)
     async with Producer(world.cluster) as producer:
@@ -46,7 +46,7 @@ async def filled(world: World, partitions: int = 4, count: int = 10, name: str =
     return topic
 
 
-class Taken:
+class RevocationListener:
     """Listener that records revocations.
 
     :ivar partitions: partitions of each revocation.
@@ -71,7 +71,7 @@ class Taken:
 class Reader:
     """A member that reads until it is stopped; each record is considered processed when the next one is requested."""
 
-    def __init__(self, consumer: Consumer, *topics: str, listener: Taken | None = None) -> None:
+    def __init__(self, consumer: Consumer, *topics: str, listener: RevocationListener | None = None) -> None:
         self.consumer = consumer
         self.values: list[bytes | None] = []
         self.error: Exception | None = None
@@ -91,7 +91,7 @@ class Reader:
 
     @property
     def share(self) -> int:
-        """Number of partitions that it owns."""
+        """Number of partitions that the member owns."""
         return len(self.consumer.assignment)
 
     async def stop(self) -> None:

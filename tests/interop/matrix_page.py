@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import groupby
 from pathlib import Path
 
-from matrix_clusters import NAMES, OURS, VERSIONS
+from matrix_clusters import KREPLICA, NAMES, VERSIONS
 from matrix_scenarios import SCENARIOS
 from matrix_table import Scenario
 
@@ -29,7 +29,7 @@ soak` on all three clusters, which needs Java and Maven. `python tests/interop/m
 def subject(name: str, scenarios: list[Scenario]) -> str:
     """Return the table of one subject."""
     head = [f"| {name} | {' | '.join(_title(each) for each in NAMES)} |", f"|---|{'---|' * len(NAMES)}"]
-    rows = [f"| {each.title} | {' | '.join(_cell(each, cluster) for cluster in NAMES)} |" for each in scenarios]
+    rows = [f"| {each.title} | {' | '.join(_result_cell(each, cluster) for cluster in NAMES)} |" for each in scenarios]
     return "\n".join([f"## {name.capitalize()}", "", *head, *rows, ""])
 
 
@@ -57,11 +57,11 @@ def text() -> str:
 
 
 def _title(cluster: str) -> str:
-    return cluster if cluster == OURS else f"Kafka {VERSIONS[cluster]}"
+    return cluster if cluster == KREPLICA else f"Kafka {VERSIONS[cluster]}"
 
 
-def _cell(one: Scenario, cluster: str) -> str:
-    return "different" if cluster in one.others else "yes"
+def _result_cell(row: Scenario, cluster: str) -> str:
+    return "different" if cluster in row.others else "yes"
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ from functools import partial
 from interop_records import sample
 from matrix_reading import read, read_values
 from matrix_table import scenario
-from matrix_world import World, all_of, outcome_of
+from matrix_world import World, gather_results, outcome_of
 from twisted.internet.defer import Deferred
 
 from kreplica.client import Codec, Producer, ProducerOptions, RoundRobinPartitioner
@@ -28,7 +28,7 @@ JAVA_PARTITIONS_COUNT = 10
 async def acks(number: int, world: World) -> object:
     topic = await world.topic()
     async with Producer(world.cluster, ProducerOptions(acks=number)) as producer:
-        written = await all_of([producer.send(topic, value) for value in SOME])
+        written = await gather_results([producer.send(topic, value) for value in SOME])
     while (values := await read_values(world, topic)) != SOME:
         assert len(values) < len(SOME), "more records than were written"
     return [each.offset for each in written] == list(range(len(SOME))), {each.offset < 0 for each in written}
@@ -39,14 +39,14 @@ scenario(SUBJECT, "acks=1 returns offsets", (True, {False}))(partial(acks, 1))
 scenario(SUBJECT, "acks=0 returns no offsets", (False, {True}))(partial(acks, 0))
 
 
-async def codec(one: Codec, world: World) -> object:
+async def produce_with_codec(one: Codec, world: World) -> object:
     topic = await world.topic()
     async with Producer(world.cluster, ProducerOptions(codec=one)) as producer:
         written = [
             producer.send(topic, sent.value, key=sent.key, headers=sent.headers, timestamp_ms=sent.timestamp_ms)
             for sent in sample()
         ]
-        await all_of(written)
+        await gather_results(written)
     found = await read(world, topic)
     return len(found), [(r.key, r.value, tuple(r.headers), r.timestamp_ms) for r in found] == [
         tuple(s) for s in sample()
@@ -55,7 +55,7 @@ async def codec(one: Codec, world: World) -> object:
 
 for each_codec in Codec:
     title = f"keys, values, nulls, headers, timestamps with codec {each_codec.name.lower()}"
-    scenario(SUBJECT, title, (200, True))(partial(codec, each_codec))
+    scenario(SUBJECT, title, (200, True))(partial(produce_with_codec, each_codec))
 
 
 @scenario(SUBJECT, "a record without a timestamp gets the time of sending", (True, TimestampType.CREATE_TIME))
@@ -90,8 +90,8 @@ async def java_partitions(world: World) -> object:
 async def sticky(world: World) -> object:
     topic = await world.topic(6)
     async with Producer(world.cluster, ProducerOptions(linger_s=0.02)) as producer:
-        written = await all_of([producer.send(topic, value) for value in SOME])
-        later = await all_of([producer.send(topic, bytes(1000)) for _ in range(200)])
+        written = await gather_results([producer.send(topic, value) for value in SOME])
+        later = await gather_results([producer.send(topic, bytes(1000)) for _ in range(200)])
     return len({each.partition for each in written}), len({each.partition for each in later}) > 1
 
 
@@ -100,7 +100,7 @@ async def round_robin(world: World) -> object:
     topic = await world.topic(3)
     options = ProducerOptions(partitioner=RoundRobinPartitioner)
     async with Producer(world.cluster, options) as producer:
-        written = await all_of([producer.send(topic, b"v", key=b"same") for _ in range(12)])
+        written = await gather_results([producer.send(topic, b"v", key=b"same") for _ in range(12)])
     return dict(sorted(Counter(each.partition.partition for each in written).items()))
 
 
@@ -108,7 +108,7 @@ async def round_robin(world: World) -> object:
 async def named_partition(world: World) -> object:
     topic = await world.topic(3)
     async with Producer(world.cluster) as producer:
-        written = await all_of([producer.send(topic, b"v", partition=number % 3) for number in range(4)])
+        written = await gather_results([producer.send(topic, b"v", partition=number % 3) for number in range(4)])
     return [(each.partition.partition, each.offset) for each in written]
 
 
@@ -117,7 +117,7 @@ async def order(world: World) -> object:
     topic = await world.topic()
     values = [b"%d" % number for number in range(3000)]
     async with Producer(world.cluster, ProducerOptions(batch_size=200)) as producer:
-        written = await all_of([producer.send(topic, value) for value in values])
+        written = await gather_results([producer.send(topic, value) for value in values])
     assert [each.offset for each in written] == list(range(3000))
     found = await read_values(world, topic)
     return found == values, len(found)
@@ -137,7 +137,7 @@ async def back_pressure(world: World) -> object:
                 sent.append(delivery)
         await producer.room()
         more = await producer.send(topic, b"last")
-        await all_of(sent)
+        await gather_results(sent)
     return refused, len(sent) < 70, more.offset == len(sent)
 
 
@@ -204,12 +204,12 @@ async def closing(world: World) -> object:
     producer = Producer(world.cluster, ProducerOptions(linger_s=30.0))
     sent = [producer.send(topic, value) for value in SOME]
     await producer.close()
-    await all_of(sent)
+    await gather_results(sent)
     return await read_values(world, topic) == SOME, await outcome_of(producer.send(topic, b"late"))
 
 
 @scenario(SUBJECT, "transactional and other producers write to the same topic", [b"1", b"2", b"3"])
-async def both_kinds(world: World) -> object:
+async def transactional_and_plain(world: World) -> object:
     topic = await world.topic()
     async with Producer(world.cluster, ProducerOptions(idempotent=False)) as plain, Producer(world.cluster) as other:
         await plain.send(topic, b"1")
@@ -228,5 +228,5 @@ async def many_topics(world: World) -> object:
             for partition in range(5)
             for number in range(5)
         ]
-        written = await all_of(sent)
+        written = await gather_results(sent)
     return len({(TopicPartition(*each.partition), each.offset) for each in written})

@@ -38,7 +38,7 @@ async def read_values(
 
 
 async def read_some(consumer: Consumer, count: int) -> list[ConsumedRecord]:
-    """Read at least ``count`` records in the order of arrival."""
+    """Read at least ``count`` records, in the order in which the consumer returns them."""
     found: list[ConsumedRecord] = []
     while len(found) < count:
         for batch in await consumer.poll(POLL_S_MAX):

@@ -10,7 +10,7 @@ from matrix_world import World
 Run: TypeAlias = Callable[[World], Awaitable[object]]
 
 
-class Other(NamedTuple):
+class Difference(NamedTuple):
     """A different result on one cluster, and the reason."""
 
     expected: object
@@ -29,7 +29,7 @@ class Scenario(NamedTuple):
     title: str
     run: Run
     expected: object
-    others: Mapping[str, Other]
+    others: Mapping[str, Difference]
 
     @property
     def name(self) -> str:
@@ -45,15 +45,15 @@ SCENARIOS: list[Scenario] = []
 
 
 def scenario(
-    subject: str, title: str, expected: object, others: Mapping[str, Other] | None = None
+    subject: str, title: str, expected: object, others: Mapping[str, Difference] | None = None
 ) -> Callable[[Run], Run]:
     """Add a coroutine function, which returns its result, to the table.
 
     :param others: clusters with another result.
     """
 
-    def enter(run: Run) -> Run:
+    def register(run: Run) -> Run:
         SCENARIOS.append(Scenario(subject, title, run, expected, others or {}))
         return run
 
-    return enter
+    return register

@@ -146,21 +146,21 @@ async def empty(world: World) -> object:
 
 
 @scenario(SUBJECT, "transaction timeout above the broker's maximum", "BrokerRefused INVALID_TRANSACTION_TIMEOUT")
-async def too_long(world: World) -> object:
+async def timeout_above_maximum(world: World) -> object:
     topic = await world.topic()
     async with transactional(world, transaction_timeout_s=36_000) as producer:
 
-        async def whole() -> object:
+        async def run_transaction() -> object:
             await producer.begin()
             await producer.send(topic, b"v")
             await producer.commit()
             return None
 
-        return await outcome_of(whole())
+        return await outcome_of(run_transaction())
 
 
 @scenario(SUBJECT, "the coordinator aborts a transaction after its timeout", (True, []))
-async def abandoned(world: World) -> object:
+async def timed_out(world: World) -> object:
     topic = await world.topic()
     place = TopicPartition(topic, 0)
     producer = transactional(world, transaction_timeout_s=1)

@@ -80,11 +80,11 @@ class World:
             check((await self.cluster.request(connection, CREATE_TOPICS, body))["topics"][0], name)
 
         await self.cluster.at_controller(create)
-        await self.in_sync(name)
+        await self.wait_until_in_sync(name)
         self.cluster.mark_stale()
         return name
 
-    async def in_sync(self, topic: str, partitions: int = 1) -> None:
+    async def wait_until_in_sync(self, topic: str, partitions: int = 1) -> None:
         """Wait until all running brokers report leaders and full ISRs for all partitions.
 
         :param partitions: minimum number of partitions.
@@ -116,10 +116,10 @@ class World:
     def pause(self, seconds: float) -> Deferred[None]:
         return pause(self.reactor, seconds)
 
-    async def until(self, reached: Callable[[], T | None], what: str = "something") -> T:
+    async def wait_until(self, condition: Callable[[], T | None], what: str = "something") -> T:
         """Wait until the function returns a true value, and return it."""
         deadline_s = self.reactor.seconds() + WAIT_S_MAX
-        while not (found := reached()):
+        while not (found := condition()):
             assert self.reactor.seconds() < deadline_s, f"no {what} in time"
             await self.pause(POLL_S)
         return found
@@ -141,7 +141,7 @@ class World:
     async def kill(self, broker: int) -> None:
         """Kill a broker with SIGKILL, as soon as the internal topics do not need it."""
         for topic in sorted(INTERNAL_TOPICS & (await self.cluster.refresh(None)).topics.keys()):
-            await self.in_sync(topic)
+            await self.wait_until_in_sync(topic)
         self.killed.append(broker)
         self.under_test.brokers.kill(broker)
 
@@ -169,6 +169,6 @@ def error_text(error: BaseException) -> str:
     return text
 
 
-async def all_of(deferreds: Iterable[Deferred[T]]) -> list[T]:
-    """Return the results of all, in order."""
+async def gather_results(deferreds: Iterable[Deferred[T]]) -> list[T]:
+    """Return the results of all Deferreds, in order."""
     return [await each for each in deferreds]

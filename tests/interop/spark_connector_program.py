@@ -32,10 +32,10 @@ class Program:
         """Run all comparisons."""
         return {
             "schemas": [self.read(name, TRANSACTIONS).schema.simpleString() for name in (THEIRS, OURS)],
-            "written": {writer: self.written(writer) for writer in (THEIRS, OURS)},
-            "isolation": {level: self.isolated(level) for level in ("read_committed", "read_uncommitted")},
-            "options": self.options(),
-            "handed_over": self.handed_over(),
+            "written": {writer: self.compare_codecs(writer) for writer in (THEIRS, OURS)},
+            "isolation": {level: self.compare_transactions(level) for level in ("read_committed", "read_uncommitted")},
+            "options": self.compare_options(),
+            "handed_over": self.alternate_connectors(),
         }
 
     def rows(self, count: int = COUNT) -> DataFrame:
@@ -48,44 +48,49 @@ class Program:
 
     def read(self, name: str, topic: str, **options: str) -> DataFrame:
         """Read a batch with one connector."""
-        given = {"kafka.bootstrap.servers": self._bootstrap, "subscribe": topic, "includeHeaders": "true", **options}
-        return self._spark.read.format(name).options(**given).load()
+        all_options = {
+            "kafka.bootstrap.servers": self._bootstrap,
+            "subscribe": topic,
+            "includeHeaders": "true",
+            **options,
+        }
+        return self._spark.read.format(name).options(**all_options).load()
 
     def write(self, name: str, topic: str, rows: DataFrame, **options: str) -> None:
         """Write a batch with one connector."""
-        given = {"kafka.bootstrap.servers": self._bootstrap, "topic": topic, **options}
-        rows.write.format(name).mode("append").options(**given).save()
+        all_options = {"kafka.bootstrap.servers": self._bootstrap, "topic": topic, **options}
+        rows.write.format(name).mode("append").options(**all_options).save()
 
-    def both(self, topic: str, **options: str) -> dict[str, int]:
+    def compare_reads(self, topic: str, **options: str) -> dict[str, int]:
         """Return the number of rows of each connector, and of rows without an equal row of the other."""
         theirs, ours = (sorted(map(repr, self.read(name, topic, **options).collect())) for name in (THEIRS, OURS))
         return {"theirs": len(theirs), "ours": len(ours), "different": len(set(theirs) ^ set(ours))}
 
-    def written(self, writer: str) -> dict[str, int]:
+    def compare_codecs(self, writer: str) -> dict[str, int]:
         """Compare reads of a topic that one connector wrote in every codec."""
         topic = f"written-by-{writer}"
         for codec in CODECS:
             self.write(writer, topic, self.rows(), **{"kafka.compression.type": codec})
-        return self.both(topic)
+        return self.compare_reads(topic)
 
-    def isolated(self, level: str) -> dict[str, int]:
+    def compare_transactions(self, level: str) -> dict[str, int]:
         """Compare reads of a topic with committed and aborted transactions."""
-        return self.both(TRANSACTIONS, **{"kafka.isolation.level": level})
+        return self.compare_reads(TRANSACTIONS, **{"kafka.isolation.level": level})
 
-    def options(self) -> dict[str, dict[str, int]]:
+    def compare_options(self) -> dict[str, dict[str, int]]:
         """Compare reads with start and end options, and with more tasks than partitions."""
         topic = f"written-by-{THEIRS}"
         times = sorted(row.timestamp for row in self.read(THEIRS, topic).select("timestamp").collect())
         middle = int(times[len(times) // 2].timestamp() * 1000)
         part = json.dumps({topic: {"0": 10, "1": -2, "2": 30}})
         return {
-            "startingTimestamp": self.both(topic, startingTimestamp=str(middle)),
-            "startingOffsets": self.both(topic, startingOffsets=part),
-            "endingOffsets": self.both(topic, endingOffsets=json.dumps({topic: {"0": 50, "1": 70, "2": -1}})),
-            "minPartitions": self.both(topic, minPartitions="7"),
+            "startingTimestamp": self.compare_reads(topic, startingTimestamp=str(middle)),
+            "startingOffsets": self.compare_reads(topic, startingOffsets=part),
+            "endingOffsets": self.compare_reads(topic, endingOffsets=json.dumps({topic: {"0": 50, "1": 70, "2": -1}})),
+            "minPartitions": self.compare_reads(topic, minPartitions="7"),
         }
 
-    def handed_over(self) -> dict[str, Any]:
+    def alternate_connectors(self) -> dict[str, Any]:
         """Stream from topic to topic with the one connector, the other, and the first again, three times."""
         checkpoint = self._folder / "checkpoint"
         copied = []
@@ -102,12 +107,12 @@ class Program:
         return {"copied": copied, "missing": same.count(), "offsets": [json.loads(each) for each in offsets]}
 
     def _stream(self, name: str, checkpoint: Path) -> None:
-        given = {"kafka.bootstrap.servers": self._bootstrap}
+        all_options = {"kafka.bootstrap.servers": self._bootstrap}
         stream = self._spark.readStream.format(name).options(
-            **given, subscribe="stream", startingOffsets="earliest", maxOffsetsPerTrigger="500"
+            **all_options, subscribe="stream", startingOffsets="earliest", maxOffsetsPerTrigger="500"
         )
         writing = stream.load().select("key", "value").writeStream.format(name)
-        query = writing.options(**given, topic="stream-copy", checkpointLocation=str(checkpoint))
+        query = writing.options(**all_options, topic="stream-copy", checkpointLocation=str(checkpoint))
         query.trigger(availableNow=True).start().awaitTermination()
 
 

@@ -82,7 +82,7 @@ def test_records_of_each_codec(client: Cluster, codec: Codec) -> None:
 
 
 def test_administration_offsets_and_groups(client: Cluster) -> None:
-    """Topics, configurations, sizes, offsets by timestamp, and offsets of groups."""
+    """Topics, configurations, log sizes, offsets by timestamp and committed offsets are read and changed."""
     create_topic(client, "admin", 2, 3, {"retention.ms": "5000000"})
     assert topic_settings(client, "admin")["retention.ms"].value == "5000000"
     change_topic_settings(client, "admin", {"retention.ms": "-1"})
@@ -100,7 +100,7 @@ def test_administration_offsets_and_groups(client: Cluster) -> None:
 
 
 def test_transactions(client: Cluster) -> None:
-    """Committed and aborted transactions, offsets of a group, and fencing by a successor."""
+    """Transactions commit and abort, commit a group's offsets, and are fenced by a producer with the same ID."""
     create_topic(client, "txn", 1, 3)
     place = TopicPartition("txn", 0)
     first = Producer(client, ProducerOptions(transactional_id="x"))
@@ -127,7 +127,7 @@ def test_transactions(client: Cluster) -> None:
 
 def test_a_node_is_killed(kafka: KraftCluster, client: Cluster) -> None:
     """Nodes are killed while records and transactions are written: nothing is lost, duplicated or reordered."""
-    for topic in ("plain", "whole"):
+    for topic in ("plain", "transactional"):
         create_topic(client, topic, PARTITIONS, 3, {"min.insync.replicas": "2"})
     victim = client.leader(TopicPartition("plain", 0))
     with Producer(client, ProducerOptions(batch_size=2000, linger_s=0.001)) as producer:
@@ -144,23 +144,23 @@ def test_a_node_is_killed(kafka: KraftCluster, client: Cluster) -> None:
     with Producer(client, ProducerOptions(transactional_id="y")) as producer:
         for number in range(30):
             if number == 10:
-                kafka.kill(client.leader(TopicPartition("whole", 0)))
+                kafka.kill(client.leader(TopicPartition("transactional", 0)))
             producer.begin()
             values = [b"%d-%d" % (number, each) for each in range(PARTITIONS)]
             for partition, value in enumerate(values):
-                producer.send("whole", value, partition=partition)
+                producer.send("transactional", value, partition=partition)
             try:
                 producer.commit()
                 committed += values
             except TransactionFailed:
                 producer.abort()
-    found = read_values(client, "whole", Isolation.READ_COMMITTED)
+    found = read_values(client, "transactional", Isolation.READ_COMMITTED)
     assert sorted(value for values in found.values() for value in values if value) == sorted(committed)
     assert len(committed) >= 29 * PARTITIONS
 
 
-def test_the_commands(client: Cluster, tmp_path: Path) -> None:
-    """The commands work with Kafka too."""
+def test_commands(client: Cluster, tmp_path: Path) -> None:
+    """kreplica's commands work with Apache Kafka."""
     from click.testing import CliRunner
 
     from kreplica.cli import main

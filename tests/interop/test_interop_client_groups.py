@@ -39,8 +39,8 @@ def broker(tmp_path_factory):
 
 
 @pytest.fixture
-def made(broker, topic):
-    """Creates the topic."""
+def topic_name(broker, topic):
+    """Create the topic and return its name."""
     admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
     admin.create_topics([NewTopic(topic, PARTITIONS, 1)])[topic].result(20)
     return topic
@@ -52,11 +52,11 @@ class OtherMember:
     :ivar partitions: partitions that it owns.
     """
 
-    def __init__(self, live: Callable[[OtherMember], None]) -> None:
+    def __init__(self, run_member: Callable[[OtherMember], None]) -> None:
         self.partitions: set[int] = set()
         self.error: BaseException | None = None
         self._ending = threading.Event()
-        self._thread = threading.Thread(target=self._live, args=(live,))
+        self._thread = threading.Thread(target=self._run, args=(run_member,))
 
     def __enter__(self) -> OtherMember:
         self._thread.start()
@@ -71,18 +71,18 @@ class OtherMember:
     def is_ending(self) -> bool:
         return self._ending.is_set()
 
-    def _live(self, live: Callable[[OtherMember], None]) -> None:
+    def _run(self, run_member: Callable[[OtherMember], None]) -> None:
         try:
-            live(self)
+            run_member(self)
         except BaseException as error:
             self.error = error
         self.partitions = set()
 
 
-def confluent(broker: Any, topic: str, group: str, **config: object) -> OtherMember:
+def confluent_member(broker: Any, topic: str, group: str, **config: object) -> OtherMember:
     """Return a member of confluent-kafka (librdkafka)."""
 
-    def live(self: OtherMember) -> None:
+    def run_member(self: OtherMember) -> None:
         settings = {"bootstrap.servers": broker.bootstrap_servers, "group.id": group, "auto.offset.reset": "earliest"}
         consumer = Consumer({**settings, **config})
         consumer.subscribe([topic])
@@ -91,13 +91,13 @@ def confluent(broker: Any, topic: str, group: str, **config: object) -> OtherMem
             self.partitions = {each.partition for each in consumer.assignment()}
         consumer.close()
 
-    return OtherMember(live)
+    return OtherMember(run_member)
 
 
 CLASSIC = {"session.timeout.ms": SESSION_MS, "heartbeat.interval.ms": HEARTBEAT_MS}
 
 
-def aiokafka(broker: Any, topic: str, group: str, assignor: Any) -> OtherMember:
+def aiokafka_member(broker: Any, topic: str, group: str, assignor: Any) -> OtherMember:
     """Return a member of aiokafka."""
 
     async def read(self: OtherMember) -> None:
@@ -119,7 +119,7 @@ def aiokafka(broker: Any, topic: str, group: str, assignor: Any) -> OtherMember:
     return OtherMember(lambda self: asyncio.run(read(self)))
 
 
-class Ours:
+class KreplicaMember:
     """A member of kreplica's client."""
 
     def __init__(self, broker: Any, topic: str, group: str, **options: object) -> None:
@@ -150,7 +150,7 @@ class Ours:
         raise AssertionError(f"ended: {error}")
 
 
-async def shared(*members: OtherMember | Ours) -> None:
+async def wait_until_shared(*members: OtherMember | KreplicaMember) -> None:
     """Wait until each partition has one reader, and all members have the same number of partitions."""
     from twisted.internet import reactor
 
@@ -168,52 +168,63 @@ async def shared(*members: OtherMember | Ours) -> None:
 def leave_and_rejoin(
     broker: Any, topic: str, options: dict[str, object], *makers: Callable[[str], OtherMember]
 ) -> None:
-    """kreplica's member joins first and leads; it leaves, and joins again a group with another leader."""
+    """Let kreplica's member join first, as group leader, then leave, and join again while another member leads."""
     group = f"group-of-{topic}"
 
-    async def whole(stack: ExitStack) -> None:
-        ours = Ours(broker, topic, group, **options)
-        await ours.membership.start()
-        await shared(ours)
+    async def check(stack: ExitStack) -> None:
+        kreplica_member = KreplicaMember(broker, topic, group, **options)
+        await kreplica_member.membership.start()
+        await wait_until_shared(kreplica_member)
         others = [stack.enter_context(make(group)) for make in makers]
-        await shared(ours, *others)
-        await ours.stop()
-        await shared(*others)
-        again = Ours(broker, topic, group, **options)
+        await wait_until_shared(kreplica_member, *others)
+        await kreplica_member.stop()
+        await wait_until_shared(*others)
+        again = KreplicaMember(broker, topic, group, **options)
         await again.membership.start()
-        await shared(again, *others)
+        await wait_until_shared(again, *others)
         found = await again.membership.committed([TopicPartition(topic, each) for each in ALL])
         assert sorted(found) == [TopicPartition(topic, each) for each in ALL]
         await again.stop()
 
     with ExitStack() as stack:
-        run(whole(stack), DEADLINE_S * 2)
+        run(check(stack), DEADLINE_S * 2)
 
 
-def test_librdkafka_and_aiokafka_beside_ours(broker, made):
-    """Three libraries in one classic group."""
+def test_librdkafka_and_aiokafka_in_one_group(broker, topic_name):
+    """Members of three libraries share a topic in one classic group."""
     leave_and_rejoin(
         broker,
-        made,
+        topic_name,
         {"protocol": "classic", "assignors": ("roundrobin",)},
-        lambda group: confluent(broker, made, group, **CLASSIC, **{"partition.assignment.strategy": "roundrobin"}),
-        lambda group: aiokafka(broker, made, group, RoundRobinPartitionAssignor),
+        lambda group: confluent_member(
+            broker, topic_name, group, **CLASSIC, **{"partition.assignment.strategy": "roundrobin"}
+        ),
+        lambda group: aiokafka_member(broker, topic_name, group, RoundRobinPartitionAssignor),
     )
 
 
-def test_aiokafka_beside_ours_sticks(broker, made):
-    """Both libraries understand the user data of sticky members."""
+def test_sticky_assignment_with_aiokafka(broker, topic_name):
+    """Both libraries understand each other's user data in the sticky assignor."""
     options = {"protocol": "classic", "assignors": ("sticky",)}
-    leave_and_rejoin(broker, made, options, lambda group: aiokafka(broker, made, group, StickyPartitionAssignor))
+    leave_and_rejoin(
+        broker, topic_name, options, lambda group: aiokafka_member(broker, topic_name, group, StickyPartitionAssignor)
+    )
 
 
-def test_librdkafka_beside_ours_cooperates(broker, made):
+def test_cooperative_rebalances_with_librdkafka(broker, topic_name):
     """Members of two libraries release only partitions that move."""
     strategy = {"partition.assignment.strategy": "cooperative-sticky"}
     options = {"protocol": "classic", "assignors": ("cooperative-sticky",)}
-    leave_and_rejoin(broker, made, options, lambda group: confluent(broker, made, group, **CLASSIC, **strategy))
+    leave_and_rejoin(
+        broker, topic_name, options, lambda group: confluent_member(broker, topic_name, group, **CLASSIC, **strategy)
+    )
 
 
-def test_librdkafka_beside_ours_in_a_group_of_kip_848(broker, made):
-    """The coordinator assigns partitions."""
-    leave_and_rejoin(broker, made, {}, lambda group: confluent(broker, made, group, **{"group.protocol": "consumer"}))
+def test_librdkafka_in_a_kip_848_group(broker, topic_name):
+    """The coordinator assigns partitions to members of both libraries."""
+    leave_and_rejoin(
+        broker,
+        topic_name,
+        {},
+        lambda group: confluent_member(broker, topic_name, group, **{"group.protocol": "consumer"}),
+    )

@@ -9,8 +9,8 @@ from typing import Any
 import apache_kafka
 import pytest
 from java_member import JavaMember
-from matrix_clusters import KAFKA_3, KAFKA_4, NAMES, UnderTest, started
-from matrix_members import Reader, filled, member
+from matrix_clusters import KAFKA_3, KAFKA_4, NAMES, UnderTest, run_cluster
+from matrix_members import Reader, create_filled_topic, member
 from matrix_world import World
 
 from kreplica.client import Producer
@@ -41,16 +41,16 @@ def under_test(
     kafka_cluster_factory: Callable[..., Any],
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[UnderTest]:
-    """The clusters one after another."""
+    """Run each cluster in turn."""
     try:
         apache_kafka.client_class_path(apache_kafka.KAFKA_VERSION)
-        with started(request.param, kafka_cluster_factory, tmp_path_factory.mktemp("matrix")) as cluster:
+        with run_cluster(request.param, kafka_cluster_factory, tmp_path_factory.mktemp("matrix")) as cluster:
             yield cluster
     except apache_kafka.NoKafka as missing:
         pytest.skip(f"not tried with Kafka's Java clients: {missing}")
 
 
-def with_java(
+def check_group_with_java(
     under_test: UnderTest, output: Path, version: str, ours: dict[str, object], java: Mapping[str, object]
 ) -> None:
     """One member of each client: Java's joins and gets half, kreplica's leaves, Java's gets all and reads all."""
@@ -58,13 +58,13 @@ def with_java(
 
     world = World(under_test, reactor)
 
-    async def whole() -> None:
-        topic, group = await filled(world, PARTITIONS), world.new_name("g")
+    async def run_members() -> None:
+        topic, group = await create_filled_topic(world, PARTITIONS), world.new_name("g")
         one = Reader(member(world, group, **ours), topic)
-        await world.until(lambda: one.share == PARTITIONS and len(one.values) == PARTITIONS * 10)
+        await world.wait_until(lambda: one.share == PARTITIONS and len(one.values) == PARTITIONS * 10)
         servers = under_test.brokers.bootstrap_servers
         with JavaMember(version, servers, group, topic, output, **java) as two:
-            await world.until(lambda: (one.share, len(two.share)) == (3, 3), "half for each")
+            await world.wait_until(lambda: (one.share, len(two.share)) == (3, 3), "half for each")
             read = {each.partition for each in one.consumer.assignment}
             assert read | two.share == set(range(PARTITIONS))
             later = [b"later %d" % number for number in range(60)]
@@ -72,21 +72,21 @@ def with_java(
                 for number, value in enumerate(later):
                     producer.send(topic, value, partition=number % PARTITIONS)
                 await producer.flush()
-            await world.until(lambda: {*one.values, *two.values} >= set(later), "all of them")
+            await world.wait_until(lambda: {*one.values, *two.values} >= set(later), "all of them")
             assert not set(one.values[60:]) & set(two.values)
             await one.stop()
             assert one.error is None, one.error
-            await world.until(lambda: len(two.share) == PARTITIONS, "all for Java's")
+            await world.wait_until(lambda: len(two.share) == PARTITIONS, "all for Java's")
             three = Reader(member(world, group, **ours), topic)
-            await world.until(lambda: (three.share, len(two.share)) == (3, 3), "half for each again")
+            await world.wait_until(lambda: (three.share, len(two.share)) == (3, 3), "half for each again")
             two.stop()
-            await world.until(lambda: three.share == PARTITIONS, "all for ours")
+            await world.wait_until(lambda: three.share == PARTITIONS, "all for ours")
             await three.stop()
             assert three.error is None, three.error
             assert not three.values, "the Java consumer had committed all records"
         await world.close()
 
-    run(whole(), TIME_S_MAX)
+    run(run_members(), TIME_S_MAX)
 
 
 @pytest.mark.parametrize("version", [apache_kafka.KAFKA_VERSION, apache_kafka.NEWEST_VERSION])
@@ -96,14 +96,14 @@ def test_classic(under_test: UnderTest, strategy: str, version: str, tmp_path: P
     assignors, classes = STRATEGIES[strategy]
     ours: dict[str, object] = {"protocol": "classic", "assignors": assignors}
     java = {"partition_assignment_strategy": classes, "session_timeout_ms": 6000, "heartbeat_interval_ms": 200}
-    with_java(under_test, tmp_path / "java.out", version, ours, java)
+    check_group_with_java(under_test, tmp_path / "java.out", version, ours, java)
 
 
 def test_kip_848(under_test: UnderTest, tmp_path: Path) -> None:
     """The coordinator assigns partitions to members of both clients."""
     if under_test.name == KAFKA_3:
         pytest.skip("disabled by default in 3.9")
-    with_java(
+    check_group_with_java(
         under_test,
         tmp_path / "java.out",
         apache_kafka.NEWEST_VERSION,
@@ -117,4 +117,6 @@ def test_migration_to_kip_848(under_test: UnderTest, tmp_path: Path) -> None:
     if under_test.name != KAFKA_4:
         pytest.skip("only 4.x accepts members of both protocols by default (docs/reference/kafka-compatibility.md)")
     ours: dict[str, object] = {"protocol": "classic", "assignors": ("cooperative-sticky",)}
-    with_java(under_test, tmp_path / "java.out", apache_kafka.NEWEST_VERSION, ours, {"group_protocol": "consumer"})
+    check_group_with_java(
+        under_test, tmp_path / "java.out", apache_kafka.NEWEST_VERSION, ours, {"group_protocol": "consumer"}
+    )

@@ -12,7 +12,7 @@ from typing import Any
 import apache_kafka
 import matrix_scenarios
 import pytest
-from matrix_clusters import NAMES, OURS, VERSIONS, UnderTest, started
+from matrix_clusters import KREPLICA, NAMES, VERSIONS, UnderTest, run_cluster
 from matrix_page import PAGE, text
 from matrix_producer import JAVA_PARTITIONS, JAVA_PARTITIONS_COUNT
 from matrix_table import Scenario
@@ -23,7 +23,7 @@ from tests.support.real_reactor import run
 SCENARIO_S_MAX = 100.0
 PROGRAM = Path(__file__).with_name("java") / "Partitions.java"
 
-CLUSTERS = [name if name == OURS else pytest.param(name, marks=pytest.mark.soak) for name in NAMES]
+CLUSTERS = [name if name == KREPLICA else pytest.param(name, marks=pytest.mark.soak) for name in NAMES]
 
 
 @pytest.fixture(scope="module", params=CLUSTERS)
@@ -32,10 +32,10 @@ def under_test(
     kafka_cluster_factory: Callable[..., Any],
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[UnderTest]:
-    """The clusters one after another."""
+    """Run each cluster in turn."""
     name: str = request.param
     try:
-        with started(name, kafka_cluster_factory, tmp_path_factory.mktemp("matrix")) as cluster:
+        with run_cluster(name, kafka_cluster_factory, tmp_path_factory.mktemp("matrix")) as cluster:
             yield cluster
     except apache_kafka.NoKafka as missing:
         pytest.skip(f"not tried on {name}: {missing}")
@@ -47,14 +47,14 @@ def test_the_scenario_has_the_expected_result(under_test: UnderTest, scenario: S
 
     world = World(under_test, reactor)
 
-    async def whole() -> object:
+    async def run_scenario() -> object:
         try:
             return await scenario.run(world)
         finally:
             await world.close()
 
     try:
-        seen = run(whole(), SCENARIO_S_MAX)
+        seen = run(run_scenario(), SCENARIO_S_MAX)
     finally:
         world.start_killed()
     assert seen == scenario.expected_on(under_test.name)
@@ -63,7 +63,7 @@ def test_the_scenario_has_the_expected_result(under_test: UnderTest, scenario: S
 @pytest.mark.soak
 @pytest.mark.parametrize("version", VERSIONS.values())
 def test_the_java_client_selects_the_same_partitions(version: str) -> None:
-    """Kafka's own partitioner selects the same partitions."""
+    """Kafka's partitioner selects the partitions in ``JAVA_PARTITIONS``."""
     try:
         printed = apache_kafka.run_program(version, PROGRAM, JAVA_PARTITIONS_COUNT, *JAVA_PARTITIONS)
     except apache_kafka.NoKafka as missing:
@@ -72,5 +72,5 @@ def test_the_java_client_selects_the_same_partitions(version: str) -> None:
 
 
 def test_the_page_matches_the_table() -> None:
-    """After a change of the table, ``python tests/interop/matrix_page.py`` generates the page."""
+    """If this test fails after a change of the table, run ``python tests/interop/matrix_page.py``."""
     assert PAGE.read_text() == text()

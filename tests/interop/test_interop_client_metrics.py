@@ -18,7 +18,7 @@ DEADLINE_S = 20
 PROGRAM = Path(__file__).parent / "java" / "Metrics.java"
 
 
-def call(broker: Any, path: str, body: Any = None) -> Any:
+def admin_api(broker: Any, path: str, body: Any = None) -> Any:
     """Send a GET request to the admin API, or a PATCH request with a body."""
     data = None if body is None else json.dumps(body).encode()
     headers = {"Content-Type": "application/json"}
@@ -28,7 +28,9 @@ def call(broker: Any, path: str, body: Any = None) -> Any:
 
 
 def subscribe(broker: Any, name: str, **settings: Any) -> None:
-    call(broker, f"/v1/configs/client-metrics/{name}", {"set": {k.replace("_", "."): v for k, v in settings.items()}})
+    admin_api(
+        broker, f"/v1/configs/client-metrics/{name}", {"set": {k.replace("_", "."): v for k, v in settings.items()}}
+    )
 
 
 def client_with_metrics(broker: Any, client_id: str, poll: Callable[[], Any]) -> Any:
@@ -36,7 +38,7 @@ def client_with_metrics(broker: Any, client_id: str, poll: Callable[[], Any]) ->
     end = time.monotonic() + DEADLINE_S
     while time.monotonic() < end:
         poll()
-        rows = call(broker, f"/v1/clients?filter=client_id={client_id},metrics>0")["clients"]
+        rows = admin_api(broker, f"/v1/clients?filter=client_id={client_id},metrics>0")["clients"]
         if rows:
             return rows[0]
     raise AssertionError(f"{client_id} pushed no metrics within {DEADLINE_S} s")
@@ -59,15 +61,15 @@ def test_librdkafka_pushes(broker: Any, topic: str) -> None:
         "SUBSCRIBED",
         [topic],
     )
-    pushed = call(broker, f"/v1/clients/{row['client_instance_id']}")
+    pushed = admin_api(broker, f"/v1/clients/{row['client_instance_id']}")
     names = {each["name"] for each in pushed["metrics"]}
     assert "org.apache.kafka.producer.node.request.latency.avg" in names
     assert all(name.startswith("org.apache.kafka.producer.") for name in names)
     (created,) = (each for each in pushed["metrics"] if each["name"].endswith("connection.creation.total"))
     assert (created["kind"], created["value"] >= 1) == ("sum", True)
-    connections = call(broker, "/v1/brokers/1/connections")["connections"]
+    connections = admin_api(broker, "/v1/brokers/1/connections")["connections"]
     assert row["client_instance_id"] in {each["client_instance_id"] for each in connections}
-    call(broker, f"/v1/configs/client-metrics/{topic}", {"remove": ["metrics", "interval.ms", "match"]})
+    admin_api(broker, f"/v1/configs/client-metrics/{topic}", {"remove": ["metrics", "interval.ms", "match"]})
 
 
 def test_terminating_consumer_pushes_once_more(broker: Any, topic: str) -> None:
@@ -78,13 +80,13 @@ def test_terminating_consumer_pushes_once_more(broker: Any, topic: str) -> None:
     consumer = Consumer({"bootstrap.servers": broker.bootstrap_servers, **options})
     consumer.subscribe([topic])
     end = time.monotonic() + DEADLINE_S
-    while not call(broker, f"/v1/clients?filter=client_id={client_id}")["clients"]:
+    while not admin_api(broker, f"/v1/clients?filter=client_id={client_id}")["clients"]:
         assert time.monotonic() < end
         consumer.poll(0.1)
     consumer.close()
     row = client_with_metrics(broker, client_id, lambda: time.sleep(0.05))
     assert row["state"] == "TERMINATED"
-    assert call(broker, f"/v1/clients/{row['client_instance_id']}")["metrics"]
+    assert admin_api(broker, f"/v1/clients/{row['client_instance_id']}")["metrics"]
 
 
 @pytest.mark.soak
@@ -109,7 +111,7 @@ def test_java_client_pushes(broker: Any, topic: str) -> None:
     with subprocess.Popen([*command, broker.bootstrap_servers, topic], stdout=subprocess.PIPE) as process:
         try:
             row = client_with_metrics(broker, topic, lambda: time.sleep(0.1))
-            pushed = call(broker, f"/v1/clients/{row['client_instance_id']}")
+            pushed = admin_api(broker, f"/v1/clients/{row['client_instance_id']}")
         finally:
             process.terminate()
     assert row["software_name"] == "apache-kafka-java"

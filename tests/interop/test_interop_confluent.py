@@ -74,11 +74,11 @@ def test_seek_into_the_middle_of_a_batch(broker, topic):
 def test_admin(broker, topic):
     """Create, describe, add partitions, configure, delete."""
     admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
-    made = NewTopic(topic, num_partitions=3, replication_factor=1, config={"retention.ms": "1000000"})
-    admin.create_topics([made])[topic].result(10)
+    new_topic = NewTopic(topic, num_partitions=3, replication_factor=1, config={"retention.ms": "1000000"})
+    admin.create_topics([new_topic])[topic].result(10)
     assert len(admin.list_topics(topic, 10).topics[topic].partitions) == 3
     with pytest.raises(KafkaException, match="TOPIC_ALREADY_EXISTS"):
-        admin.create_topics([made])[topic].result(10)
+        admin.create_topics([new_topic])[topic].result(10)
 
     resource = ConfigResource(ResourceType.TOPIC, topic)
     (described,) = [f.result(10) for f in admin.describe_configs([resource]).values()]

@@ -20,7 +20,7 @@ QUICK = (
 )  # fmt: skip
 """Members learn of changes by their heartbeats."""
 
-DYING = """
+CONSUMER_PROGRAM = """
 import sys
 from confluent_kafka import Consumer
 servers, group, topic = sys.argv[1:]
@@ -95,23 +95,23 @@ def are_shared(readers, partitions):
     return sorted(each for share in shares for each in share) == partitions and max(sizes) - min(sizes) <= 1
 
 
-def all_of(topic, count=PARTITIONS):
+def partitions_of(topic, count=PARTITIONS):
     return [(topic, partition) for partition in range(count)]
 
 
-def test_members_that_join_and_leave(broker, admin, topic):
+def test_members_join_and_leave(broker, admin, topic):
     """Three members share a topic evenly; after some leave, the others continue at their committed offsets."""
     received, expected = Counter(), Counter(produce(broker, topic, 120))
     readers = []
     for count in (1, 2, 3):
         readers.append(Reader(broker, topic, topic))
-        poll_until(readers, lambda: are_shared(readers, all_of(topic)), received)
+        poll_until(readers, lambda: are_shared(readers, partitions_of(topic)), received)
         expected.update(produce(broker, topic, 60))
         poll_until(readers, lambda: received.keys() == expected.keys(), received)
         assert len(readers) == count
     while len(readers) > 1:
         readers.pop(0).consumer.close()
-        poll_until(readers, lambda: are_shared(readers, all_of(topic)), received)
+        poll_until(readers, lambda: are_shared(readers, partitions_of(topic)), received)
         expected.update(produce(broker, topic, 60))
         poll_until(readers, lambda: received.keys() == expected.keys(), received)
     assert received == expected
@@ -119,41 +119,41 @@ def test_members_that_join_and_leave(broker, admin, topic):
     readers[0].consumer.close()
 
 
-def test_a_member_that_is_killed(broker, admin, topic):
+def test_killed_member(broker, admin, topic):
     """The partitions of a killed member are reassigned after its session timeout."""
-    command = [sys.executable, "-c", DYING, broker.bootstrap_servers, topic, topic]
+    command = [sys.executable, "-c", CONSUMER_PROGRAM, broker.bootstrap_servers, topic, topic]
     with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
         assert process.stdout.readline().strip() == b"6"
         reader = Reader(broker, topic, topic)
         poll_until([reader], lambda: len(reader.assigned) == 3)
         process.kill()
-        poll_until([reader], lambda: reader.assigned == all_of(topic))
+        poll_until([reader], lambda: reader.assigned == partitions_of(topic))
     reader.consumer.close()
 
 
-def test_a_pattern(broker, admin, topic):
+def test_pattern_subscription(broker, admin, topic):
     """The coordinator matches a pattern, including topics and partitions that are created later."""
     reader = Reader(broker, topic, f"^{topic}.*")
-    poll_until([reader], lambda: reader.assigned == all_of(topic))
+    poll_until([reader], lambda: reader.assigned == partitions_of(topic))
     later = f"{topic}-later"
     admin.create_topics([NewTopic(later, 2, 1)])[later].result(20)
-    poll_until([reader], lambda: reader.assigned == all_of(topic) + all_of(later, 2))
+    poll_until([reader], lambda: reader.assigned == partitions_of(topic) + partitions_of(later, 2))
     admin.create_partitions([NewPartitions(topic, PARTITIONS + 1)])[topic].result(20)
-    poll_until([reader], lambda: reader.assigned == all_of(topic, PARTITIONS + 1) + all_of(later, 2))
+    poll_until([reader], lambda: reader.assigned == partitions_of(topic, PARTITIONS + 1) + partitions_of(later, 2))
     admin.delete_topics([later])[later].result(20)
-    poll_until([reader], lambda: reader.assigned == all_of(topic, PARTITIONS + 1))
+    poll_until([reader], lambda: reader.assigned == partitions_of(topic, PARTITIONS + 1))
     reader.consumer.close()
 
 
-def test_a_static_member_that_restarts(broker, admin, topic):
-    """It gets its previous partitions back; the other member keeps its own all the time."""
+def test_restarted_static_member(broker, admin, topic):
+    """A restarted static member gets its previous partitions back; the other member keeps its own throughout."""
     readers = [Reader(broker, topic, topic, **{"group.instance.id": f"i{number}"}) for number in range(2)]
-    poll_until(readers, lambda: are_shared(readers, all_of(topic)))
-    had, kept = (reader.assigned for reader in readers)
+    poll_until(readers, lambda: are_shared(readers, partitions_of(topic)))
+    previous, other_member = (reader.assigned for reader in readers)
     readers[0].consumer.close()
     readers[0] = Reader(broker, topic, topic, **{"group.instance.id": "i0"})
     poll_until(readers, lambda: readers[0].assigned != [])
-    assert (readers[0].assigned, readers[1].assigned) == (had, kept)
+    assert (readers[0].assigned, readers[1].assigned) == (previous, other_member)
     for reader in readers:
         reader.consumer.close()
 
@@ -161,7 +161,7 @@ def test_a_static_member_that_restarts(broker, admin, topic):
 def test_listing_and_describing_a_group(broker, admin, topic):
     """A group is listed and described with its protocol and assignor, and can be deleted when it is empty."""
     reader = Reader(broker, topic, topic, **{"group.remote.assignor": "range", "client.id": "seen"})
-    poll_until([reader], lambda: reader.assigned == all_of(topic))
+    poll_until([reader], lambda: reader.assigned == partitions_of(topic))
     described = admin.describe_consumer_groups([topic])[topic].result(20)
     assert (described.state, described.type) == (ConsumerGroupState.STABLE, ConsumerGroupType.CONSUMER)
     assert described.partition_assignor == "range"
@@ -186,7 +186,7 @@ def read_by(broker, topic, protocol, count):
     return received
 
 
-def test_a_group_that_changes_its_protocol(broker, admin, topic):
+def test_empty_group_changes_its_protocol(broker, admin, topic):
     """An empty group can be used with the other protocol, and continues at its committed offsets."""
     for protocol in ("classic", "consumer", "classic"):
         produced = produce(broker, topic, 12)

@@ -193,21 +193,21 @@ def test_tokens_of_a_kafka_broker(tmp_path: Path) -> None:
             return apache_kafka.run_tool(TOOL, broker, "--command-config", config, *words)
 
         described = ("--describe", "--owner-principal", "User:alice")
-        made: dict[str, list[str]] = {}
+        created: dict[str, list[str]] = {}
         for broker in (ours, theirs):
-            made |= tokens_in(tool(broker, alice, "--create", "--max-life-time-period", -1))
-        assert len(made) == 2
+            created |= tokens_in(tool(broker, alice, "--create", "--max-life-time-period", -1))
+        assert len(created) == 2
         for broker in (ours, theirs):
-            assert tokens_in(tool(broker, alice, *described)) == made
+            assert tokens_in(tool(broker, alice, *described)) == created
             assert tokens_in(tool(broker, alice, "--describe")) == {}, "version 3.9 of the tool requests no owners"
-            for token in made.values():
+            for token in created.values():
                 config = token_config(tmp_path, token, "SCRAM-SHA-256")
                 with pytest.raises(AssertionError, match="Delegation Token requests are not allowed"):
                     tool(broker, config, "--describe")  # it could authenticate
-        by_us, by_them = made
-        tool(theirs, alice, "--expire", "--expiry-time-period", -1, "--hmac", made[by_us][1])
-        tool(ours, alice, "--renew", "--renew-time-period", HOUR_MS, "--hmac", made[by_them][1])
+        by_us, by_them = created
+        tool(theirs, alice, "--expire", "--expiry-time-period", -1, "--hmac", created[by_us][1])
+        tool(ours, alice, "--renew", "--renew-time-period", HOUR_MS, "--hmac", created[by_them][1])
         (left,) = tokens_in(tool(theirs, alice, *described)).values()
         assert left[0] == by_them
-        assert left[6] != made[by_them][6]
+        assert left[6] != created[by_them][6]
         assert tokens_in(tool(ours, alice, *described)) == {by_them: left}

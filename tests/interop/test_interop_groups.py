@@ -28,7 +28,7 @@ def group(topic):
 
 @pytest.fixture
 def records(broker, topic):
-    """Creates the topic and returns a function that writes more records and returns them."""
+    """Create the topic, and return a function that writes more records and returns them."""
     admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
     admin.create_topics([NewTopic(topic, PARTITIONS, 1)])[topic].result(20)
     producer = Producer({"bootstrap.servers": broker.bootstrap_servers})
@@ -66,7 +66,7 @@ class ConfluentReader:
 
 
 class KafkaPythonReader:
-    """Polls in its own thread: version 3.0.12 restarts a join that completes between two polls.
+    """A consumer with its own polling thread, because version 3.0.12 restarts a join that completes between two polls.
 
     Two members that are polled alternately rebalance forever, because one's join completes while the other is polled.
     """
@@ -75,10 +75,10 @@ class KafkaPythonReader:
         self.consumer = KafkaConsumer(
             bootstrap_servers=broker.bootstrap_servers, group_id=group, auto_offset_reset="earliest"
         )
-        # A leader of a group that does not know the topic yet would assign nothing, and keep that assignment.
+        # A group leader without metadata of the topic would assign no partitions, and keep this assignment.
         end = time.monotonic() + DEADLINE_S
         while not self.consumer.partitions_for_topic(topic):
-            assert time.monotonic() < end, f"it does not learn of {topic}"
+            assert time.monotonic() < end, f"{topic} does not appear in the metadata"
         self.consumer.subscribe([topic])
         self._values = queue.SimpleQueue()
         self._closing = threading.Event()
@@ -125,7 +125,7 @@ def poll_until(readers, reached, received):
             received.update(reader.poll())
 
 
-def share_and_take_over(make, records):
+def check_sharing_and_takeover(make, records):
     """Two readers share a topic; one leaves, and the other continues at its committed offsets."""
     received = Counter()
     expected = Counter(records())
@@ -152,11 +152,11 @@ def share_and_take_over(make, records):
 def test_confluent(broker, topic, group, records, strategy):
     """confluent-kafka with eager and cooperative assignors."""
     config = {"partition.assignment.strategy": strategy}
-    share_and_take_over(lambda: ConfluentReader(broker, topic, group, **config), records)
+    check_sharing_and_takeover(lambda: ConfluentReader(broker, topic, group, **config), records)
 
 
 def test_kafka_python(broker, topic, group, records):
-    share_and_take_over(lambda: KafkaPythonReader(broker, topic, group), records)
+    check_sharing_and_takeover(lambda: KafkaPythonReader(broker, topic, group), records)
 
 
 def test_aiokafka(broker, topic, group, records):
@@ -201,18 +201,18 @@ def test_aiokafka(broker, topic, group, records):
 
 @pytest.mark.needs_program("kcat")
 def test_kcat(broker, topic, group, records):
-    """``kcat -G`` shares partitions, and takes over after another one's end."""
+    """``kcat -G`` shares partitions, and takes over the partitions of a kcat that ends."""
     expected = set(records())
     command = ["kcat", "-b", broker.bootstrap_servers, "-G", group, "-X", "auto.offset.reset=earliest", "-u", topic]
     with ExitStack() as stack:
-        readers = [stack.enter_context(_Kcat(command)) for _ in range(2)]
+        readers = [stack.enter_context(KcatMember(command)) for _ in range(2)]
         readers[0].read_until(lambda: readers[0].values | readers[1].values == expected, *readers)
         readers[1].stop()
         expected |= set(records())
         readers[0].read_until(lambda: readers[0].values | readers[1].values == expected, *readers)
 
 
-class _Kcat:
+class KcatMember:
     """A running ``kcat -G`` whose lines are recorded."""
 
     def __init__(self, command):
@@ -246,7 +246,7 @@ class _Kcat:
             time.sleep(0.05)
 
 
-def test_static_member_comes_back(broker, topic, group, records):
+def test_static_member_restarts(broker, topic, group, records):
     """A restarted static member gets its partitions back, and the other member is not disturbed (KIP-345)."""
     received = Counter()
     expected = Counter(records())
@@ -262,10 +262,10 @@ def test_static_member_comes_back(broker, topic, group, records):
     poll_until(both, lambda: [len(reader.partitions) for reader in both] == [2, 2], received)
     poll_until(both, lambda: received == expected, received)
     revoked.clear()
-    had = second.partitions
+    previous = second.partitions
     second.close()  # a static member does not leave
     second = make("two")
-    poll_until([first, second], lambda: second.partitions == had, received)
+    poll_until([first, second], lambda: second.partitions == previous, received)
     expected.update(records())
     poll_until([first, second], lambda: received == expected, received)
     assert revoked == []
@@ -274,7 +274,7 @@ def test_static_member_comes_back(broker, topic, group, records):
 
 
 def test_simple_consumer(broker, topic, group, records):
-    """A consumer with assigned partitions commits as a group without members, also in parallel to others."""
+    """A consumer with assigned partitions can commit offsets for a group that has no members."""
     expected = records()
     consumer = Consumer(
         {"bootstrap.servers": broker.bootstrap_servers, "group.id": group, "auto.offset.reset": "earliest"}

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import apache_kafka
 import pytest
-from bouncing import bounce, committed, three_brokers
+from bouncing import bounce, committed_records, three_brokers
 from connect_process import DISTRIBUTED, FILE_SINK, FILE_SOURCE, STANDALONE, WORKER, ConnectProcess, Rest
 
 from tests.support.process_cluster import ProcessCluster, wait_until
@@ -39,14 +39,14 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ProcessCluster
 
 
 def append(file: Path, lines: list[str]) -> None:
-    """Append lines to the file that a source reads."""
+    """Append lines to the file that a source connector reads."""
     with open(file, "a") as source:
         source.writelines(f"{line}\n" for line in lines)
 
 
 def values(cluster: ProcessCluster, topic: str) -> list[str]:
-    """The committed records of the topic's only partition."""
-    return [message.value().decode() for message in committed(cluster, topic, 0)]
+    """Return the values of the committed records in the topic's only partition."""
+    return [message.value().decode() for message in committed_records(cluster, topic, 0)]
 
 
 def test_a_file_is_copied_through_a_topic(cluster: ProcessCluster, topic: str, tmp_path: Path) -> None:
@@ -100,7 +100,7 @@ def test_a_source_writes_each_line_once(cluster: ProcessCluster, topic: str, tmp
         wait_until(lambda: rest.put_connector(name, connector), "the connector", WAIT_S_MAX)
         size = len(LINES) // KILLS
         for number in range(KILLS):
-            victim = wait_until(lambda: rest.running_task(name), "a running task", WAIT_S_MAX)
+            victim = wait_until(lambda: rest.worker_port(name), "a running task", WAIT_S_MAX)
             first, middle, end = number * size, number * size + size // 2, (number + 1) * size
             append(source, LINES[first:middle])
             wait_until(lambda before=first: len(values(cluster, topic)) > before, "the first lines", WAIT_S_MAX)

@@ -55,11 +55,11 @@ def fill(bootstrap_servers: str, topic: str) -> None:
 
 
 def rows(text: str) -> list[list[str]]:
-    """Return the words of each line of a table without its head."""
+    """Return the words of each line of a table, without its header."""
     return [line.split() for line in text.strip().splitlines()[1:] if line.strip()]
 
 
-def until(reached: Any, what: str) -> Any:
+def wait_until_true(reached: Any, what: str) -> Any:
     end = time.monotonic() + DEADLINE_S
     while not (found := reached()):
         assert time.monotonic() < end, what
@@ -83,7 +83,7 @@ def test_java_consumers_and_tools(broker: StandaloneProcess, topic: str) -> None
             members = rows(apache_kafka.run_tool(GROUPS, servers, "--describe", "--group", group, "--members"))
             return [row[4] for row in members] == ["2", "2"]
 
-        until(shared, "two members share four partitions")
+        wait_until_true(shared, "two members share four partitions")
         (state,) = rows(apache_kafka.run_tool(GROUPS, servers, "--describe", "--group", group, "--state"))
         assert state[-3:] == ["range", "Stable", "2"]
         assert [group, "Classic"] in rows(apache_kafka.run_tool(GROUPS, servers, "--list", "--type"))
@@ -107,7 +107,7 @@ def test_java_consumers_and_tools(broker: StandaloneProcess, topic: str) -> None
 def read_in_group(servers: str, topic: str, group: str) -> dict[str, Any]:
     """Read all records with two members and commit.
 
-    :return: their group as they know it: partitions by client ID.
+    :return: assigned partitions by client ID, as the members report them.
     """
     consumers = {}
     for name in ("one", "two"):
@@ -128,7 +128,7 @@ def read_in_group(servers: str, topic: str, group: str) -> dict[str, Any]:
             consumer.poll(0.2)
         return [len(consumer.assignment()) for consumer in consumers.values()] == [2, 2]
 
-    until(shared, "two members share four partitions")
+    wait_until_true(shared, "two members share four partitions")
     assigned = {name: {row.partition for row in consumer.assignment()} for name, consumer in consumers.items()}
     for consumer in consumers.values():
         offsets = [TopicPartition(topic, row.partition, 10 + row.partition) for row in consumer.assignment()]
@@ -138,7 +138,7 @@ def read_in_group(servers: str, topic: str, group: str) -> dict[str, Any]:
 
 
 def test_kafka_reads_kreplicas_records(topic: str, tmp_path: Path) -> None:
-    """Kafka's own decoder reads the group and offset records in the log."""
+    """Kafka's decoder reads the group and offset records in kreplica's log."""
     with StandaloneProcess(tmp_path) as process:
         fill(process.bootstrap_servers, topic)
         assigned = read_in_group(process.bootstrap_servers, topic, "ours")

@@ -65,7 +65,7 @@ def test_quotas(cluster: ProcessCluster, entity: tuple[str, ...], name: str, quo
 
 
 def test_limits_of_connections(cluster: ProcessCluster) -> None:
-    """They change at run time, for all brokers and for one; a value that would reject all connections is rejected."""
+    """The limits change at run time, for all brokers and for one; a value that allows no connection is rejected."""
     limits = "max.connections=500,max.connection.creation.rate=50,max.connections.per.ip=400"
     tool(cluster, "--alter", *BROKERS, *DEFAULT, "--add-config", limits)
     one = (*BROKERS, "--entity-name", "1")

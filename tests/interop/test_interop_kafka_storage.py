@@ -69,34 +69,34 @@ def paths(directory: Path, *suffixes: str) -> str:
 
 def test_kafka_dumps_every_record(written: Path) -> None:
     """DumpLogSegments opens every batch, accepts every CRC, and reads every record."""
-    shown = apache_kafka.dump_log("--deep-iteration", "--print-data-log", "--files", paths(written, ".log"))
+    output = apache_kafka.dump_log("--deep-iteration", "--print-data-log", "--files", paths(written, ".log"))
     to_open = LogToOpen(str(written), TopicPartition("orders", 0), CONFIG, OsDisk(), lambda: 1, clean_shutdown=True)
-    again, _ = to_open.open()
-    expected = sum(header.record_count for segment in again.segments for _, header in segment.headers())
-    assert len(re.findall(r"^\| offset:", shown, re.MULTILINE)) == expected >= 60
-    assert "isvalid: false" not in shown
-    assert shown.count("isvalid: true") == sum(1 for segment in again.segments for _ in segment.headers())
+    reopened, _ = to_open.open()
+    expected = sum(header.record_count for segment in reopened.segments for _, header in segment.headers())
+    assert len(re.findall(r"^\| offset:", output, re.MULTILINE)) == expected >= 60
+    assert "isvalid: false" not in output
+    assert output.count("isvalid: true") == sum(1 for segment in reopened.segments for _ in segment.headers())
     for codec in ("gzip", "snappy", "lz4", "zstd"):
-        assert f"compresscodec: {codec}" in shown
-    assert "endTxnMarker: COMMIT" in shown
+        assert f"compresscodec: {codec}" in output
+    assert "endTxnMarker: COMMIT" in output
 
 
 def test_kafka_accepts_kreplicas_indexes(written: Path) -> None:
     """Kafka's sanity checks pass, and no entry disagrees with the segment."""
     for suffix in (".index", ".timeindex"):
-        checked = apache_kafka.dump_log("--index-sanity-check", "--files", paths(written, suffix))
-        assert checked.count("passed sanity check") == len(list(written.glob(f"*{suffix}")))
-        shown = apache_kafka.dump_log("--verify-index-only", "--files", paths(written, suffix))
-        assert "ismatch" not in shown.lower()
-        assert "Found timestamp" not in shown
-        assert "out of order" not in shown
+        sanity_check = apache_kafka.dump_log("--index-sanity-check", "--files", paths(written, suffix))
+        assert sanity_check.count("passed sanity check") == len(list(written.glob(f"*{suffix}")))
+        output = apache_kafka.dump_log("--verify-index-only", "--files", paths(written, suffix))
+        assert "ismatch" not in output.lower()
+        assert "Found timestamp" not in output
+        assert "out of order" not in output
 
 
 def test_kafka_reads_kreplicas_producers_and_transactions(written: Path) -> None:
     """Producer snapshots and transaction indexes have Kafka's format."""
-    shown = apache_kafka.dump_log("--files", paths(written, ".snapshot", ".txnindex"))
-    assert "producerId: 5 producerEpoch: 0" in shown
-    assert "lastSequence: 119" in shown
+    output = apache_kafka.dump_log("--files", paths(written, ".snapshot", ".txnindex"))
+    assert "producerId: 5 producerEpoch: 0" in output
+    assert "lastSequence: 119" in output
 
 
 def test_kafka_serves_kreplicas_directory(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import apache_kafka
 import pytest
-from bouncing import bounce, committed, three_brokers
+from bouncing import bounce, committed_records, three_brokers
 from confluent_kafka import Producer
 
 from tests.support.process_cluster import ProcessCluster
@@ -54,7 +54,7 @@ class Application:
 
 
 def write(producer: Producer, topic: str, number: int) -> None:
-    """Write one part of the words."""
+    """Write one of the parts of the words."""
     size = len(WORDS) // BOUNCES
     for index in range(number * size, (number + 1) * size):
         producer.produce(topic, WORDS[index], partition=index % PARTITIONS)
@@ -65,7 +65,7 @@ def counts(cluster: ProcessCluster, topic: str) -> dict[str, int]:
     """Return the last committed count of each word; counts never decrease."""
     found: dict[str, int] = {}
     for partition in range(PARTITIONS):
-        for message in committed(cluster, topic, partition):
+        for message in committed_records(cluster, topic, partition):
             word, count = message.key().decode(), int(message.value())
             assert count >= found.get(word, 0), f"{word} was counted {found[word]} times, and then {count}"
             found[word] = count

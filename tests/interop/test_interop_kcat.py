@@ -27,7 +27,7 @@ def text_file(tmp_path_factory):
 
 @pytest.mark.parametrize("codec", ["none", "zstd"])
 def test_a_file_is_returned_byte_for_byte(broker, topic, text_file, codec):
-    """100 MB, one record per line, through one partition."""
+    """100 MB of text, one record per line, are written to one partition and read back unchanged."""
     subprocess.run(
         ["kcat", "-b", broker.bootstrap_servers, "-t", topic, "-p", "0", "-P", "-z", codec, "-l", str(text_file)],
         check=True,

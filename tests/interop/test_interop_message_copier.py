@@ -14,7 +14,7 @@ from pathlib import Path
 
 import apache_kafka
 import pytest
-from bouncing import bounce, committed, three_brokers
+from bouncing import bounce, committed_records, three_brokers
 from confluent_kafka import Producer
 
 from tests.support.process_cluster import ProcessCluster
@@ -49,17 +49,17 @@ class Copier:
         source = ["--input-topic", topic, "--input-partition", str(partition), "--max-messages", str(RECORDS)]
         target = ["--output-topic", f"{topic}-out", "--transactional-id", f"{topic}-{partition}"]
         group = ["--consumer-group", topic, "--use-group-metadata", *(["--group-mode"] if in_group else [])]
-        words = [COPIER, "--enable-random-aborts", "--broker-list", servers, *source, *target, *group]
+        command = [COPIER, "--enable-random-aborts", "--broker-list", servers, *source, *target, *group]
         self._output = directory / f"copier-{partition}.out"
         with open(self._output, "w") as output:
-            self._process = subprocess.Popen([*java, *words], stdout=output, stderr=output)
+            self._process = subprocess.Popen([*java, *command], stdout=output, stderr=output)
 
     @property
     def running(self) -> bool:
         return self._process.poll() is None
 
     def state(self) -> str:
-        """Return its exit status, and the end of its output."""
+        """Return the exit status of the process, and the end of its output."""
         return f"{self._process.poll()}: {self._output.read_text()[-2000:]}"
 
     def kill(self) -> None:
@@ -96,6 +96,8 @@ def test_each_record_is_copied_once(cluster: ProcessCluster, topic: str, tmp_pat
             assert time.monotonic() < end, [copier.state() for copier in copiers]
             bounce(cluster, number)
         assert number >= 1, "the copiers finished before a broker was restarted"
-        copied = [message.value() for each in PARTITIONS for message in committed(cluster, f"{topic}-out", each)]
+        copied = [
+            message.value() for each in PARTITIONS for message in committed_records(cluster, f"{topic}-out", each)
+        ]
         assert sorted(copied) == sorted(written), [copier.state() for copier in copiers]
     assert cluster.tracebacks() == []

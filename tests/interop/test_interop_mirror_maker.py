@@ -141,8 +141,8 @@ def commit(side: MirroredCluster, topic: str, offset: int) -> None:
 def committed_offsets(side: MirroredCluster, topic: str, group: str) -> list[int]:
     """Return the group's committed offset of each partition; negative if it has none."""
     consumer = Consumer({"bootstrap.servers": side.bootstrap_servers, "group.id": group})
-    asked = [TopicPartition(topic, partition) for partition in range(PARTITIONS)]
-    found = [row.offset for row in consumer.committed(asked, timeout=30)]
+    partitions = [TopicPartition(topic, partition) for partition in range(PARTITIONS)]
+    found = [row.offset for row in consumer.committed(partitions, timeout=30)]
     consumer.close()
     return found
 

@@ -127,7 +127,7 @@ def run_console(main: str, text: str, *arguments: object) -> str:
     return result.stdout
 
 
-def test_kafka_s_tools(tmp_path: Path, server: TokenServer) -> None:
+def test_kafka_tools(tmp_path: Path, server: TokenServer) -> None:
     """Kafka's Java clients obtain tokens from the endpoint, and keep their connections with tokens of two seconds."""
     with (
         CoordinatorProcess(tmp_path / "coordinator") as zookeeper,

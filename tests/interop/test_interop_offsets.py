@@ -38,8 +38,8 @@ class Confluent:
 
     def fetch(self, group, topic):
         consumer = confluent_kafka.Consumer(self._config | {"group.id": group})
-        asked = [confluent_kafka.TopicPartition(topic, index) for index in OFFSETS]
-        rows = consumer.committed(asked, TIMEOUT_S)
+        partitions = [confluent_kafka.TopicPartition(topic, index) for index in OFFSETS]
+        rows = consumer.committed(partitions, TIMEOUT_S)
         consumer.close()
         return with_metadata({row.partition: row.offset for row in rows})
 

@@ -37,11 +37,11 @@ class Removal:
         self._zookeeper.start()
         self._admin.create_topics([NewTopic(topic, len(PARTITIONS), 1)])[topic].result()
 
-    def ask(self, wait_ms):
+    def request_removal(self, wait_ms):
         request = json.dumps({"version": 1, "wait_ms": wait_ms}).encode()
         self._zookeeper.create(self._request, request, makepath=True)
 
-    def take_back(self):
+    def cancel_removal(self):
         self._zookeeper.delete(self._request)
 
     def add_again(self):
@@ -56,11 +56,11 @@ class Removal:
                     raise
             time.sleep(0.05)
 
-    def wait_until(self, condition):
-        """Wait until the last partition is ``writable``, ``read-only``, or ``gone``, on the broker too."""
+    def wait_until(self, state):
+        """Wait until the last partition is ``writable``, ``read-only`` or ``gone``, also on the broker."""
         end = time.monotonic() + ANSWER_S_MAX
-        while self._condition() != condition:
-            assert time.monotonic() < end, f"it is {self._condition()}, not {condition}"
+        while self._partition_state() != state:
+            assert time.monotonic() < end, f"it is {self._partition_state()}, not {state}"
             time.sleep(0.02)
 
     def close(self):
@@ -71,7 +71,7 @@ class Removal:
     def _request(self):
         return f"/admin/partitions_remove/{self._topic}/{LAST}"
 
-    def _condition(self):
+    def _partition_state(self):
         document = self._document()
         listed = self._listed_epochs()
         if LAST not in listed and str(LAST) not in document["partitions"]:
@@ -80,9 +80,9 @@ class Removal:
             return "changing"
         return "read-only" if LAST in document.get("kreplica_read_only", ()) else "writable"
 
-    def _document(self, below=""):
+    def _document(self, path=""):
         try:
-            return json.loads(self._zookeeper.get(f"/brokers/topics/{self._topic}{below}")[0])
+            return json.loads(self._zookeeper.get(f"/brokers/topics/{self._topic}{path}")[0])
         except NoNodeError:
             return {}
 
@@ -129,7 +129,7 @@ class Confluent:
     def offset(self, number):
         end = time.monotonic() + ANSWER_S_MAX
         while self._answers[number] is None:
-            assert time.monotonic() < end, "no answer"
+            assert time.monotonic() < end, "no delivery report"
             self._producer.poll(0.1)
         assert isinstance(self._answers[number], int), self._answers[number]
         return self._answers[number]
@@ -235,8 +235,8 @@ class Aiokafka:
 
 
 @pytest.fixture(params=[Confluent, KafkaPython, Aiokafka])
-def started(request, broker, topic, removal):
-    """Starts clients of one kind, and stops them all at the end."""
+def start_client(request, broker, topic, removal):
+    """Return a function that starts a client of one kind; all clients are closed at the end."""
     clients = []
 
     def start(**settings):
@@ -248,41 +248,41 @@ def started(request, broker, topic, removal):
         client.close()
 
 
-def test_writing_and_reading_continue(started, removal):
-    """While the last partition is read-only, gone and back, records of the others are neither lost nor duplicated."""
-    client = started()
+def test_writing_and_reading_continue(start_client, removal):
+    """While a partition is read-only, removed and added again, the other partitions lose or duplicate no record."""
+    client = start_client()
     assert [client.offset(client.send(p)) for p in PARTITIONS] == [0, 0, 0]
     assert client.read(3) == [(0, 0), (1, 0), (2, 0)]
 
-    removal.ask(wait_ms=AN_HOUR_MS)
+    removal.request_removal(wait_ms=AN_HOUR_MS)
     removal.wait_until("read-only")
     waiting = client.send(LAST)
     assert client.offset(client.send(0)) == 1
     assert client.read(1) == [(0, 1)]
     assert not client.is_answered(waiting)
-    assert started().read(4) == [(0, 0), (0, 1), (1, 0), (2, 0)]
+    assert start_client().read(4) == [(0, 0), (0, 1), (1, 0), (2, 0)]
 
-    removal.take_back()
+    removal.cancel_removal()
     assert client.offset(waiting) == 1
     assert client.read(1) == [(2, 1)]
 
-    removal.ask(wait_ms=0)
+    removal.request_removal(wait_ms=0)
     removal.wait_until("gone")
     assert [client.offset(client.send(p)) for p in (0, 1)] == [2, 1]
     assert client.read(2) == [(0, 2), (1, 1)]
 
     removal.add_again()
     removal.wait_until("writable")
-    another = started()
+    another = start_client()
     assert another.offset(another.send(LAST)) == 0
     assert another.read(6) == [(0, 0), (0, 1), (0, 2), (1, 0), (1, 1), (2, 0)]
 
 
-def test_a_record_after_the_removal(started, removal):
-    """It is retried until the client gives up and reports an error; the others are written as before."""
-    removal.ask(wait_ms=AN_HOUR_MS)
+def test_record_for_a_removed_partition(start_client, removal):
+    """A record for a read-only partition fails with the client's timeout; the other partitions are still writable."""
+    removal.request_removal(wait_ms=AN_HOUR_MS)
     removal.wait_until("read-only")
-    client = started(delivery_s=IMPATIENT_S)
+    client = start_client(delivery_s=IMPATIENT_S)
     late = client.send(LAST)
     with pytest.raises(Exception, match=r"(?i)time|NotEnoughReplicas"):
         client.offset(late)

@@ -93,8 +93,8 @@ async def _create_topic(bootstrap: str) -> None:
     await cluster.close()
 
 
-def use_jaas(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Give Java's programs the credentials."""
+def set_java_credentials(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Set the ZooKeeper credentials of Java programs."""
     (directory / "jaas.conf").write_text(f"Client {{ {JAAS} }};")
     monkeypatch.setenv("JAVA_TOOL_OPTIONS", f"-Djava.security.auth.login.config={directory}/jaas.conf")
 
@@ -113,7 +113,7 @@ def test_acls_are_those_of_kafka(tmp_path: Path, address: str, monkeypatch: pyte
         apache_kafka.class_path()
     except apache_kafka.NoKafka as missing:
         pytest.skip(str(missing))
-    use_jaas(tmp_path, monkeypatch)
+    set_java_credentials(tmp_path, monkeypatch)
     theirs = with_kafka(tmp_path, f"{address}/kafka")
     own = run(with_kreplica(tmp_path, f"{address}/kreplica", protects=True))
     assert theirs[PARTITION] == own[PARTITION]
@@ -128,7 +128,7 @@ def test_protection_of_existing_znodes(tmp_path: Path, address: str, monkeypatch
         jars = apache_kafka.class_path()
     except apache_kafka.NoKafka as missing:
         pytest.skip(str(missing))
-    use_jaas(tmp_path, monkeypatch)
+    set_java_credentials(tmp_path, monkeypatch)
     places = [f"{address}/first", f"{address}/second"]
     for place in places:
         run(with_kreplica(tmp_path / place.rpartition("/")[2], place, protects=False))

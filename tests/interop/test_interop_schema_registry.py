@@ -77,7 +77,7 @@ def formats(registry: Apicurio) -> RecordFormats:
     return RecordFormats(RegistryAccess(registry.url, None, None))
 
 
-def shown(formats: RecordFormats, topic: str, data: bytes) -> Any:
+def decoded(formats: RecordFormats, topic: str, data: bytes) -> Any:
     while True:
         try:
             return formats.formats.part(data, Place(topic, False, None), "auto", with_base64=False)
@@ -94,7 +94,7 @@ def client(registry: Apicurio) -> SchemaRegistryClient:
 
 
 def test_avro(registry: Apicurio, formats: RecordFormats) -> None:
-    """A schema with a reference is read; data is decoded and encoded like by Confluent's serializer."""
+    """A schema with a reference is read; data is decoded and encoded as Confluent's serializer does."""
     address = {"type": "record", "name": "Address", "namespace": "shop", "fields": [{"name": "city", "type": "string"}]}
     order = {
         "type": "record",
@@ -110,7 +110,7 @@ def test_avro(registry: Apicurio, formats: RecordFormats) -> None:
     value = {"at": datetime(2027, 1, 31, tzinfo=UTC), "ship_to": {"city": "Ulm"}}
     data = AvroSerializer(client(registry), schema)(value, context("orders"))
     document = {"at": "2027-01-31T00:00:00+00:00", "ship_to": {"city": "Ulm"}}
-    part = shown(formats, "orders", data)
+    part = decoded(formats, "orders", data)
     assert (part["format"], part["value"], part["schema"]["subject"]) == ("avro", document, "orders-value")
     encoded = formats.encode("avro", document, None, "orders-value", None)
     assert AvroDeserializer(client(registry), schema)(encoded, context("orders")) == value
@@ -119,7 +119,7 @@ def test_avro(registry: Apicurio, formats: RecordFormats) -> None:
 def test_json_schema(registry: Apicurio, formats: RecordFormats) -> None:
     schema = json.dumps({"title": "Person", "type": "object", "properties": {"name": {"type": "string"}}})
     data = JSONSerializer(schema, client(registry))({"name": "Ada"}, context("people"))
-    part = shown(formats, "people", data)
+    part = decoded(formats, "people", data)
     assert (part["format"], part["value"], part["schema"]["name"]) == ("json-schema", {"name": "Ada"}, "Person")
     encoded = formats.encode("json-schema", {"name": "Ada"}, None, "people-value", None)
     assert JSONDeserializer(schema)(encoded, context("people")) == {"name": "Ada"}
@@ -137,7 +137,7 @@ def test_protobuf(registry: Apicurio, formats: RecordFormats) -> None:
     client(registry).register_schema("sales-value", schema)
     value = {"id": 2**60, "price": {"cents": 7}, "at": "2027-01-31T00:00:00Z", "tags": {"a": 1}}
     encoded = formats.encode("protobuf", value, None, "sales-value", None)
-    part = shown(formats, "sales", encoded)
+    part = decoded(formats, "sales", encoded)
     assert (part["format"], part["value"], part["schema"]["name"]) == ("protobuf", value, "shop.Order")
 
 
@@ -147,11 +147,11 @@ def test_protobuf_serializer(registry: Apicurio, formats: RecordFormats) -> None
 
     settings = {"use.deprecated.format": False}
     data = ProtobufSerializer(Int64Value, client(registry), settings)(Int64Value(value=2**60), context("numbers"))
-    part = shown(formats, "numbers", data)
+    part = decoded(formats, "numbers", data)
     assert (part["format"], part["value"]) == ("protobuf", 2**60), part["error"]
     assert ProtobufDeserializer(Int64Value, settings)(data, context("numbers")).value == 2**60
 
 
 def test_missing_schema(formats: RecordFormats) -> None:
-    part = shown(formats, "orders", b"\x00\x00\x00\x27\x0fx")
+    part = decoded(formats, "orders", b"\x00\x00\x00\x27\x0fx")
     assert part["error"] == "the schema registry does not have schema 9999"

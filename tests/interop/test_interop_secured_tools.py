@@ -133,7 +133,7 @@ def secured(directory: Path, port: int) -> dict[str, object]:
     }
 
 
-def run(version: Version, main: str, *arguments: object, given: str = "", fails: bool = False) -> str:
+def run(version: Version, main: str, *arguments: object, stdin: str = "", fails: bool = False) -> str:
     """Run a tool; return its output.
 
     :param fails: True if the tool must fail.
@@ -143,7 +143,7 @@ def run(version: Version, main: str, *arguments: object, given: str = "", fails:
     logging.write_text(LOG4J)
     java = ["java", "-Xmx192m", "-XX:TieredStopAtLevel=1", f"-Dlog4j.configuration=file:{logging}", "-cp", jars]
     command = [*java, main, *map(str, arguments)]
-    done = subprocess.run(command, input=given, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
+    done = subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
     output = done.stdout + done.stderr
     assert fails or done.returncode == 0, f"{main} {arguments}: {output[-3000:]}"
     return output
@@ -209,13 +209,13 @@ def test_producers_and_consumers(cluster: SecuredCluster, version: Version, mech
     server = ("--bootstrap-server", cluster.bootstrap_servers, "--topic", topic)
     writing = (*server, version.producer_config_option, client)
     reading = (*server, version.consumer_config_option, client, "--group", group)
-    refused = run(version, version.producer, *writing, given="refused\n", fails=True)
+    refused = run(version, version.producer, *writing, stdin="refused\n", fails=True)
     assert "TopicAuthorizationException" in refused
     acls = ("--add", "--allow-principal", f"User:{user}", "--topic", topic)
     run(version, version.acls, *admin, *acls, "--producer")
     run(version, version.acls, *admin, *acls, "--consumer", "--group", group)
 
-    run(version, version.producer, *writing, given="".join(f"line {number}\n" for number in range(RECORDS)))
+    run(version, version.producer, *writing, stdin="".join(f"line {number}\n" for number in range(RECORDS)))
     output = run(version, f"{TOOLS}.consumer.ConsoleConsumer", *reading, "--from-beginning", "--max-messages", RECORDS)
     assert [line for line in output.splitlines() if line.startswith("line")] == [
         f"line {number}" for number in range(RECORDS)

@@ -35,7 +35,7 @@ TOPICS = {"written-by-kafka": 3, "written-by-kreplica": 3, "transactions": 1, "s
 @pytest.fixture(scope="module")
 def results(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """The output of the program."""
-    jars = apache_kafka.jars_alone("spark-connector", JARS)
+    jars = apache_kafka.jars_without_dependencies("spark-connector", JARS)
     with KafkaCluster(3, topics=TOPICS) as cluster:
         write_transactions(cluster.bootstrap_servers)
         folder = tmp_path_factory.mktemp("connectors")
@@ -63,14 +63,14 @@ def write_transactions(bootstrap: str) -> None:
                 producer.abort()
 
 
-def test_columns_and_types_are_equal(results: dict[str, Any]) -> None:
+def test_schemas_are_equal(results: dict[str, Any]) -> None:
     theirs, ours = results["schemas"]
     assert ours == theirs
 
 
 @pytest.mark.parametrize("writer", ["kafka", "kreplica"])
 def test_both_connectors_read_records_of_either(results: dict[str, Any], writer: str) -> None:
-    """In every codec, with null keys and headers: equal rows, offsets and timestamps."""
+    """Both connectors return equal rows for every codec, including null keys, headers, offsets and timestamps."""
     count = COUNT * CODECS
     assert results["written"][writer] == {"theirs": count, "ours": count, "different": 0}
 
@@ -82,17 +82,17 @@ def test_both_connectors_read_transactions_alike(results: dict[str, Any], level:
 
 
 @pytest.mark.parametrize("option", ["startingTimestamp", "startingOffsets", "endingOffsets", "minPartitions"])
-def test_options_mean_the_same(results: dict[str, Any], option: str) -> None:
-    """Start and end of a read, and the number of its tasks."""
+def test_options_select_the_same_rows(results: dict[str, Any], option: str) -> None:
+    """Options for the start and end of a read, and for its number of tasks, have the same effect in both connectors."""
     rows = results["options"][option]
     assert rows["different"] == 0
     assert 0 < rows["ours"] == rows["theirs"]
 
 
 def test_a_checkpoint_works_with_both_connectors(results: dict[str, Any]) -> None:
-    """A stream of one connector continues with the other: each record once, and offsets of the same format."""
-    handed = results["handed_over"]
-    assert handed["copied"] == [COUNT, 2 * COUNT, 3 * COUNT]
-    assert handed["missing"] == 0
-    assert all(set(each) == {"stream"} and set(each["stream"]) == {"0", "1", "2"} for each in handed["offsets"])
-    assert sum(handed["offsets"][-1]["stream"].values()) == 3 * COUNT
+    """A stream continues with the other connector: each record is copied once, and the offsets have the same format."""
+    alternation = results["handed_over"]
+    assert alternation["copied"] == [COUNT, 2 * COUNT, 3 * COUNT]
+    assert alternation["missing"] == 0
+    assert all(set(each) == {"stream"} and set(each["stream"]) == {"0", "1", "2"} for each in alternation["offsets"])
+    assert sum(alternation["offsets"][-1]["stream"].values()) == 3 * COUNT

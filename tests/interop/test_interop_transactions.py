@@ -53,7 +53,7 @@ def committed_values(broker, topic, partitions=3):
 
 
 def open_transactions(broker, topic):
-    """Return the number of undecided records: between the last stable offset and the end of the log."""
+    """Return the number of records in open transactions: those between the last stable and the log end offset."""
     admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
     asked = {TopicPartition(topic, number): OffsetSpec.latest() for number in range(3)}
     answered = [
@@ -113,7 +113,7 @@ def test_confluent_zombie_is_fenced(broker, wide_topic, transactional_id):
 
 
 def test_confluent_commits_offsets_in_transactions(broker, wide_topic, transactional_id):
-    """A group's offsets count if the transaction commits, and are discarded if it aborts."""
+    """A group's offsets take effect if the transaction commits, and are discarded if it aborts."""
     group = f"g-{uuid.uuid4().hex[:12]}"
     source = confluent(broker, f"{transactional_id}-source")
     source.begin_transaction()
@@ -160,7 +160,7 @@ def committed_values_after(broker, topic, count):
     """Return the first ``count`` committed values, waiting as long as they are delayed."""
     consumer = Consumer({"bootstrap.servers": broker.bootstrap_servers, **NO_GROUP})
     consumer.assign([TopicPartition(topic, number, OFFSET_BEGINNING) for number in range(3)])
-    values = [(consumer.poll(40) or pytest.fail("nothing came")).value() for _ in range(count)]
+    values = [(consumer.poll(40) or pytest.fail("no record was received")).value() for _ in range(count)]
     consumer.close()
     return values
 
@@ -169,7 +169,7 @@ def committed_values_after(broker, topic, count):
 
 
 def test_kafka_python_commits_and_aborts(broker, wide_topic, transactional_id):
-    """The same with a client in Python, which uses newer API versions."""
+    """kafka-python, which uses newer API versions, commits and aborts transactions."""
     producer = kafka.KafkaProducer(bootstrap_servers=broker.bootstrap_servers, transactional_id=transactional_id)
     producer.init_transactions()
     expected = []
@@ -210,9 +210,9 @@ def test_kafka_python_zombie_is_fenced(broker, wide_topic, transactional_id):
 
 
 def test_aiokafka_commits_aborts_and_fences(broker, wide_topic, transactional_id):
-    """The same with a client on asyncio, which uses the oldest API versions."""
+    """aiokafka, which uses the oldest API versions, commits and aborts; a second producer fences the first."""
 
-    async def story():
+    async def scenario():
         producer = aiokafka.AIOKafkaProducer(
             bootstrap_servers=broker.bootstrap_servers, transactional_id=transactional_id
         )
@@ -234,5 +234,5 @@ def test_aiokafka_commits_aborts_and_fences(broker, wide_topic, transactional_id
         await successor.stop()
         await producer.stop()
 
-    asyncio.run(story())
+    asyncio.run(scenario())
     assert committed_values(broker, wide_topic) == [b"committed", b"kept"]

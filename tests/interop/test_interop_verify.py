@@ -27,8 +27,8 @@ def kafka(tmp_path: Path) -> Iterator[KraftCluster]:
         yield cluster
 
 
-class Verify:
-    """The command, and its progress."""
+class VerifyCommand:
+    """The running command ``kreplica verify``."""
 
     def __init__(self, bootstrap_servers: str) -> None:
         command = [sys.executable, "-m", "kreplica.cli", "verify", "--bootstrap", bootstrap_servers]
@@ -37,7 +37,7 @@ class Verify:
         )
 
     def wait_for_more(self) -> None:
-        """Wait until it has reported progress several times, with few records in flight."""
+        """Wait until the command has reported progress several times, with few records in flight."""
         assert self._process.stderr is not None
         counts: list[int] = []
         while len(counts) < 3:
@@ -48,15 +48,15 @@ class Verify:
                 count = int(progress[1].replace(",", ""))
                 counts = [*counts, count] if count > (counts or [0])[-1] else [count]
 
-    def outcome(self) -> dict[str, object]:
-        """Interrupt the writing, and return the result."""
+    def stop(self) -> dict[str, object]:
+        """Interrupt the command, and return its result."""
         self._process.send_signal(signal.SIGINT)
         out, err = self._process.communicate(timeout=120)
         assert self._process.returncode == 0, out + err
-        outcome: dict[str, object] = json.loads(out)
-        return outcome
+        result: dict[str, object] = json.loads(out)
+        return result
 
-    def __enter__(self) -> Verify:
+    def __enter__(self) -> VerifyCommand:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -66,14 +66,14 @@ class Verify:
 
 def test_every_broker_of_apache_kafka_is_killed(kafka: KraftCluster) -> None:
     """Kafka keeps acknowledged records, and the check finds no anomaly."""
-    with Verify(kafka.bootstrap_servers) as verify:
+    with VerifyCommand(kafka.bootstrap_servers) as verify:
         verify.wait_for_more()
         for node in NODES:
             kafka.kill(node)
             verify.wait_for_more()
             kafka.start(node)
             verify.wait_for_more()
-        progress = verify.outcome()
-    assert progress["clean"]
-    assert progress["records_acknowledged"] == progress["records_sent"]
-    assert progress["client_errors"]
+        result = verify.stop()
+    assert result["clean"]
+    assert result["records_acknowledged"] == result["records_sent"]
+    assert result["client_errors"]
