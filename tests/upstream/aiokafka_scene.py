@@ -20,7 +20,7 @@ Scenario = Callable[["Scene", str], Awaitable[None]]
 
 
 class Scene:
-    """Creates the clients of a scenario, and closes them in reverse order at its end."""
+    """The clients of a scenario, which are closed in reverse order at its end."""
 
     def __init__(self, bootstrap_servers: str, stack: AsyncExitStack) -> None:
         self.bootstrap_servers = bootstrap_servers
@@ -58,11 +58,11 @@ class Scene:
 
 
 async def read(consumer: AIOKafkaConsumer, count: int, *partitions: TopicPartition) -> list[bytes]:
-    """Return the values of ``count`` records in the order of arrival."""
+    """Return the values of ``count`` records in the order in which they are received."""
     return [(await asyncio.wait_for(consumer.getone(*partitions), 20)).value for _ in range(count)]
 
 
-async def until(condition: Callable[[], bool], what: str, timeout_s: float = 20.0) -> None:
+async def wait_until(condition: Callable[[], bool], what: str, timeout_s: float = 20.0) -> None:
     """Wait until the condition is true."""
     for _ in range(int(timeout_s / 0.05)):
         if condition():
@@ -71,32 +71,32 @@ async def until(condition: Callable[[], bool], what: str, timeout_s: float = 20.
     raise AssertionError(f"{what} did not happen within {timeout_s:g} s")
 
 
-async def until_shared(consumers: Sequence[AIOKafkaConsumer], topic: str, partitions: int) -> None:
+async def wait_until_shared(consumers: Sequence[AIOKafkaConsumer], topic: str, partitions: int) -> None:
     """Wait until a topic's partitions are assigned, each to one consumer, and each consumer has one."""
 
-    def shared() -> bool:
+    def are_shared() -> bool:
         assigned = [tp for consumer in consumers for tp in consumer.assignment() if tp.topic == topic]
         return len(assigned) == len(set(assigned)) == partitions and all(each.assignment() for each in consumers)
 
-    await until(shared, f"{topic} spread over {len(consumers)} consumers")
+    await wait_until(are_shared, f"{topic} spread over {len(consumers)} consumers")
 
 
-async def nothing_arrives(consumer: AIOKafkaConsumer, for_s: float = 0.5) -> None:
+async def check_no_record_arrives(consumer: AIOKafkaConsumer, for_s: float = 0.5) -> None:
     """Check that no record arrives for a while."""
     with pytest.raises(asyncio.TimeoutError):
         await asyncio.wait_for(consumer.getone(), for_s)
 
 
 def scenario(test: Scenario) -> Callable[[ProcessCluster, str], None]:
-    """Make a test of a coroutine function that takes a scene and a topic of two partitions."""
+    """Turn a coroutine function, which takes a scene and a topic with two partitions, into a test."""
 
     @wraps(test)
     def run(cluster: ProcessCluster, topic: str) -> None:
-        async def play() -> None:
+        async def run_in_scene() -> None:
             async with AsyncExitStack() as stack:
                 await asyncio.wait_for(test(Scene(cluster.bootstrap_servers, stack), topic), TIME_S_MAX)
 
-        asyncio.run(play())
+        asyncio.run(run_in_scene())
 
     del run.__wrapped__  # type: ignore[attr-defined]  # pytest is to see the parameters of `run`
     return run

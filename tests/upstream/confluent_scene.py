@@ -20,7 +20,7 @@ class Scene:
     def __init__(self, bootstrap_servers: str) -> None:
         self._servers = {"bootstrap.servers": bootstrap_servers}
         self._consumers: list[Consumer] = []
-        # Kept: an admin client that was garbage collected returns no responses.
+        # Referenced here, because an admin client that is garbage collected returns no responses.
         self.admin = AdminClient(self._servers)
 
     def consumer(self, group: str, protocol: str = "classic", **options: Any) -> Consumer:
@@ -28,16 +28,16 @@ class Scene:
         usual = {"auto.offset.reset": "earliest", "enable.auto.commit": False, "enable.partition.eof": True}
         quick = {"heartbeat.interval.ms": 200} if protocol == "classic" else {}
         names = {"group.id": group, "group.protocol": protocol}
-        consumer = Consumer({**self._servers, **usual, **quick, **names, **dotted(options)})
+        consumer = Consumer({**self._servers, **usual, **quick, **names, **librdkafka_names(options)})
         self._consumers.append(consumer)
         return consumer
 
     def producer(self, **options: Any) -> Producer:
         """Create a producer."""
-        return Producer({**self._servers, **dotted(options)})
+        return Producer({**self._servers, **librdkafka_names(options)})
 
     def send(self, topic: str, partition: int, values: Sequence[bytes]) -> None:
-        """Write to a partition."""
+        """Write values to a partition."""
         producer = self.producer()
         for value in values:
             producer.produce(topic, value, partition=partition)
@@ -49,14 +49,16 @@ class Scene:
         (future,) = self.admin.list_offsets(asked, isolation_level=level, request_timeout=TIME_S_MAX).values()
         return int(future.result(TIME_S_MAX).offset)
 
-    def committed(self, topic: str, partition: int = 0) -> list[bytes]:
-        """Return a partition's values as a reader of committed records receives them, when no transaction is open."""
+    def committed_values(self, topic: str, partition: int = 0) -> list[bytes]:
+        """Wait until no transaction is open, and return the partition's committed values."""
 
-        def settled() -> bool:
+        def are_transactions_ended() -> bool:
             # Markers are written after the response to the commit.
             return len({self.end(topic, partition, level) for level in IsolationLevel}) == 1
 
-        wait_until(settled, f"an end of the transactions of {topic}-{partition}", lambda: time.sleep(0.05))
+        wait_until(
+            are_transactions_ended, f"an end of the transactions of {topic}-{partition}", lambda: time.sleep(0.05)
+        )
         reader = self.consumer(f"{topic}-reader", **{"isolation.level": "read_committed"})
         reader.assign([TopicPartition(topic, partition, 0)])
         values = [message.value() for message in read_to_the_end(reader, 1)]
@@ -69,15 +71,15 @@ class Scene:
             consumer.close()
 
 
-def dotted(options: dict[str, Any]) -> dict[str, Any]:
+def librdkafka_names(options: dict[str, Any]) -> dict[str, Any]:
     """Convert names to librdkafka's: ``max_poll_interval_ms`` is ``max.poll.interval.ms``."""
     return {name.replace("_", "."): value for name, value in options.items()}
 
 
 def read(consumer: Consumer, count: int) -> list[Message]:
-    """Return ``count`` records in the order of arrival."""
+    """Return ``count`` records in the order in which they are received."""
     found: list[Message] = []
-    wait_until(lambda: len(found) == count, "enough records", lambda: found.extend(_polled(consumer)))
+    wait_until(lambda: len(found) == count, "enough records", lambda: found.extend(_poll(consumer)))
     return found
 
 
@@ -100,10 +102,10 @@ def read_to_the_end(consumer: Consumer, partitions: int) -> list[Message]:
     return found
 
 
-def until_shared(consumers: Sequence[Consumer], partitions: int) -> None:
+def wait_until_shared(consumers: Sequence[Consumer], partitions: int) -> None:
     """Poll until the partitions are assigned, each to one consumer, and each consumer has one."""
 
-    def shared() -> bool:
+    def are_shared() -> bool:
         assigned = [(tp.topic, tp.partition) for consumer in consumers for tp in consumer.assignment()]
         return len(assigned) == len(set(assigned)) == partitions and all(each.assignment() for each in consumers)
 
@@ -112,7 +114,7 @@ def until_shared(consumers: Sequence[Consumer], partitions: int) -> None:
             message = consumer.poll(0.05)
             assert message is None or message.error() is not None, "the topic should still be empty"
 
-    wait_until(shared, f"{partitions} partitions spread over {len(consumers)} consumers", poll)
+    wait_until(are_shared, f"{partitions} partitions spread over {len(consumers)} consumers", poll)
 
 
 def wait_until(condition: Callable[[], bool], what: str, meanwhile: Callable[[], object]) -> None:
@@ -123,6 +125,6 @@ def wait_until(condition: Callable[[], bool], what: str, meanwhile: Callable[[],
         meanwhile()
 
 
-def _polled(consumer: Consumer) -> list[Message]:
+def _poll(consumer: Consumer) -> list[Message]:
     message = consumer.poll(0.1)
     return [message] if message is not None and message.error() is None else []

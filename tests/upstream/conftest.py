@@ -27,7 +27,7 @@ SETTINGS = {
     "group.consumer.heartbeat.interval.ms": 200,
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": 500,
 }
-OF_ONE_BROKER = {
+SINGLE_BROKER_SETTINGS = {
     "default.replication.factor": 1,
     "min.insync.replicas": 1,
     "offsets.topic.replication.factor": 1,
@@ -37,7 +37,7 @@ OF_ONE_BROKER = {
 
 
 @contextmanager
-def running(directory: Path, brokers: range, settings: Mapping[str, object]) -> Iterator[ProcessCluster]:
+def run_cluster(directory: Path, brokers: range, settings: Mapping[str, object]) -> Iterator[ProcessCluster]:
     with CoordinatorProcess(directory / "coordinator") as coordinator:
         places = {broker_id: direct_place(coordinator.address) for broker_id in brokers}
         with ProcessCluster(directory, places, settings={**SETTINGS, **settings}) as cluster:
@@ -48,14 +48,14 @@ def running(directory: Path, brokers: range, settings: Mapping[str, object]) -> 
 @pytest.fixture
 def broker_zero(tmp_path: Path) -> Iterator[ProcessCluster]:
     """A single new broker with ID 0, as suites expect."""
-    with running(tmp_path / "broker-zero", range(1), OF_ONE_BROKER) as cluster:
+    with run_cluster(tmp_path / "broker-zero", range(1), SINGLE_BROKER_SETTINGS) as cluster:
         yield cluster
 
 
 @pytest.fixture(scope="session")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ProcessCluster]:
     """Three brokers with three replicas of all partitions."""
-    with running(tmp_path_factory.mktemp("cluster"), range(1, 4), {}) as three:
+    with run_cluster(tmp_path_factory.mktemp("cluster"), range(1, 4), {}) as three:
         yield three
 
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from suites import CACHE, Expected, NotTheSuite
+from suites import CACHE, Expected, SuiteUnavailable
 
 RDKAFKA = "0.39.0"
 """Version of the crate that is fetched, with the version of rdkafka-sys below."""
@@ -35,8 +35,8 @@ NO_ACLS = "the tested broker has no authorizer"
 class CrateSuite(Expected):
     """A suite in a crate.
 
-    :param crate: its name in the registry.
-    :param sha256: the crate's checksum, as the registry has it.
+    :param crate: name of the crate in the registry.
+    :param sha256: checksum of the crate in the registry.
     """
 
     crate: str = field(kw_only=True)
@@ -44,7 +44,7 @@ class CrateSuite(Expected):
 
     @staticmethod
     def names(entry: str, test: str) -> bool:
-        """True if an entry of ``not_passed`` is the test: names of tests begin with those of others."""
+        """Return True if an entry of ``not_passed`` equals the name: a name can be a prefix of another test's name."""
         return test == entry
 
     def failed(self, outcomes: Mapping[str, str]) -> list[str]:
@@ -59,7 +59,7 @@ class CrateSuite(Expected):
         source = _fetched() / self.crate
         recorded = json.loads((source / ".cargo-checksum.json").read_text())["package"]
         if recorded != self.sha256:
-            raise NotTheSuite(f"the crate {self.crate} has the SHA-256 {recorded} instead of {self.sha256}")
+            raise SuiteUnavailable(f"the crate {self.crate} has the SHA-256 {recorded} instead of {self.sha256}")
         shutil.copytree(source, directory)
 
 
@@ -75,7 +75,7 @@ def _fetched() -> Path:
             command = ["cargo", "vendor", "--quiet", "crates"]
             done = subprocess.run(command, cwd=project, capture_output=True, text=True, timeout=300, check=False)
             if done.returncode:
-                raise NotTheSuite(f"the crate rdkafka {RDKAFKA} cannot be downloaded: {done.stderr[-2000:]}")
+                raise SuiteUnavailable(f"the crate rdkafka {RDKAFKA} cannot be downloaded: {done.stderr[-2000:]}")
             (project / "crates").rename(kept)
     return kept
 

@@ -11,16 +11,16 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from suites import CACHE, Expected, NotTheSuite
+from suites import CACHE, Expected, SuiteUnavailable
 
 DOWNLOAD_S_MAX = 300
 
 
 @dataclass(frozen=True)
 class Module:
-    """A Go module at one version.
+    """A version of a Go module.
 
-    :param h1: its checksum in ``go.sum``.
+    :param h1: checksum of the module in ``go.sum``.
     """
 
     path: str
@@ -37,9 +37,11 @@ class Module:
         done = subprocess.run(command, cwd=CACHE, capture_output=True, text=True, timeout=DOWNLOAD_S_MAX, check=False)
         module_info = json.loads(done.stdout) if done.stdout else {"Error": done.stderr}
         if module_info.get("Error"):
-            raise NotTheSuite(f"{self.path} {self.version}: {module_info['Error']}")
+            raise SuiteUnavailable(f"{self.path} {self.version}: {module_info['Error']}")
         if module_info["Sum"] != self.h1:
-            raise NotTheSuite(f"{self.path} {self.version} has the checksum {module_info['Sum']} instead of {self.h1}")
+            raise SuiteUnavailable(
+                f"{self.path} {self.version} has the checksum {module_info['Sum']} instead of {self.h1}"
+            )
         shutil.copytree(module_info["Dir"], directory, copy_function=shutil.copyfile)
         for folder, _, _ in os.walk(directory):
             os.chmod(folder, 0o755)
@@ -64,7 +66,7 @@ class GoSuite(Expected):
 
     @staticmethod
     def names(entry: str, test: str) -> bool:
-        """True if an entry, which is a name or a pattern with ``*``, matches the test."""
+        """Return True if an entry, which is a name or a pattern with ``*``, matches the test."""
         return fnmatchcase(test, entry)
 
     def run(

@@ -16,7 +16,7 @@ CACHE = ROOT / "build" / "upstream"
 """Directory of source distributions, kept between runs."""
 
 
-class NotTheSuite(AssertionError):
+class SuiteUnavailable(AssertionError):
     """The package is not available or is not the pinned one; the message gives the reason."""
 
 
@@ -42,7 +42,7 @@ class Expected:
 
     @staticmethod
     def names(entry: str, test: str) -> bool:
-        """True if an entry of ``not_passed`` applies to the test."""
+        """Return True if an entry of ``not_passed`` applies to the test."""
         return test.startswith(entry)
 
     def differences(self, outcomes: Mapping[str, str]) -> Iterator[str]:
@@ -106,15 +106,15 @@ class Suite(Expected):
             (directory / name).write_text(text)
 
     def _fetched(self) -> Path:
-        kept = CACHE / f"{self.archive_name}.tar.gz"
-        if not kept.exists():
+        archive = CACHE / f"{self.archive_name}.tar.gz"
+        if not archive.exists():
             CACHE.mkdir(parents=True, exist_ok=True)
             with tempfile.TemporaryDirectory(dir=CACHE) as part:
-                self._download(Path(part)).rename(kept)
-        if (found := hashlib.sha256(kept.read_bytes()).hexdigest()) != self.sha256:
-            kept.unlink()
-            raise NotTheSuite(f"{kept.name} has the SHA-256 {found} instead of {self.sha256}; it was removed")
-        return kept
+                self._download(Path(part)).rename(archive)
+        if (found := hashlib.sha256(archive.read_bytes()).hexdigest()) != self.sha256:
+            archive.unlink()
+            raise SuiteUnavailable(f"{archive.name} has the SHA-256 {found} instead of {self.sha256}; it was removed")
+        return archive
 
     def _download(self, directory: Path) -> Path:
         requirement = f"{self.project}=={self.version} --hash=sha256:{self.sha256}\n"
@@ -123,5 +123,5 @@ class Suite(Expected):
         source = ["--no-binary", self.project, "--requirement", "pinned.txt", "--dest", "."]
         done = subprocess.run([*pip, *source], cwd=directory, capture_output=True, text=True, timeout=120, check=False)
         if done.returncode:
-            raise NotTheSuite(f"{requirement} is not available: {done.stderr[-2000:]}")
+            raise SuiteUnavailable(f"{requirement} is not available: {done.stderr[-2000:]}")
         return directory / f"{self.archive_name}.tar.gz"

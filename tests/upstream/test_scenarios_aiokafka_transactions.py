@@ -7,7 +7,7 @@ import asyncio
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.errors import IllegalOperation, OutOfOrderSequenceNumber, ProducerFenced
-from aiokafka_scene import Scene, nothing_arrives, read, scenario
+from aiokafka_scene import Scene, check_no_record_arrives, read, scenario
 
 
 @scenario
@@ -23,7 +23,7 @@ async def test_committed_records_have_offset_and_timestamp(scene: Scene, topic: 
 
 @scenario
 async def test_a_transaction_may_be_empty(scene: Scene, topic: str) -> None:
-    """Both commit and abort succeed without records."""
+    """A transaction without records can be committed and aborted."""
     producer = await scene.producer(transactional_id=topic)
     await producer.begin_transaction()
     await producer.commit_transaction()
@@ -32,7 +32,7 @@ async def test_a_transaction_may_be_empty(scene: Scene, topic: str) -> None:
 
 
 @scenario
-async def test_the_second_producer_of_an_id_ends_the_first(scene: Scene, topic: str) -> None:
+async def test_a_second_producer_fences_the_first(scene: Scene, topic: str) -> None:
     """The first producer receives a fencing error, and its records are not committed."""
     first = await scene.producer(transactional_id=topic)
     second = await scene.producer(transactional_id=topic)
@@ -43,11 +43,11 @@ async def test_the_second_producer_of_an_id_ends_the_first(scene: Scene, topic: 
             await first.send_and_wait(topic, b"first", partition=0)
     consumer = await scene.consumer(topic, isolation_level="read_committed")
     assert await read(consumer, 1) == [b"second"]
-    await nothing_arrives(consumer)
+    await check_no_record_arrives(consumer)
 
 
 @scenario
-async def test_an_id_keeps_its_producer_id(scene: Scene, topic: str) -> None:
+async def test_a_transactional_id_keeps_its_producer_id(scene: Scene, topic: str) -> None:
     """A restart with the same transactional ID gets the same producer ID and the next epoch."""
     first = await scene.producer(transactional_id=topic)
     second = await scene.producer(transactional_id=topic)
@@ -88,7 +88,7 @@ async def transform(consumer: AIOKafkaConsumer, producer: AIOKafkaProducer, topi
 
 @scenario
 async def test_offsets_are_committed_with_the_transaction(scene: Scene, topic: str) -> None:
-    """They are the group's offsets after a commit, and not after an abort; the records are then read again."""
+    """A commit commits the group's offsets; after an abort, they are unchanged, and the records are read again."""
     for partition in (0, 1):
         await scene.send(topic, partition, range(40))
     partitions = [TopicPartition(topic, 0), TopicPartition(topic, 1)]
@@ -105,12 +105,12 @@ async def test_offsets_are_committed_with_the_transaction(scene: Scene, topic: s
     assert [await consumer.committed(partition) for partition in partitions] == [40, 40]
     written = await scene.consumer(f"{topic}-out", isolation_level="read_committed")
     assert sorted(await read(written, 80)) == sorted(b"out %d" % number for number in [*range(40)] * 2)
-    await nothing_arrives(written)
+    await check_no_record_arrives(written)
 
 
 @scenario
 async def test_misuse_is_rejected_by_the_client(scene: Scene, topic: str) -> None:
-    """Offsets outside of a transaction, and transactions of a producer without a transactional ID."""
+    """The client rejects offsets outside a transaction, and transactions without a transactional ID."""
     producer = await scene.producer(transactional_id=topic)
     with pytest.raises(IllegalOperation):
         await producer.send_offsets_to_transaction({}, topic)
@@ -121,7 +121,7 @@ async def test_misuse_is_rejected_by_the_client(scene: Scene, topic: str) -> Non
 
 @scenario
 async def test_a_commit_waits_for_all_sent_records(scene: Scene, topic: str) -> None:
-    """Also for a second batch of a partition, which is sent after the response to the first."""
+    """The commit also waits for a second batch, which is sent only after the response to the first."""
     producer = await scene.producer(transactional_id=topic)
     await producer.begin_transaction()
     sent = [await producer.send(topic, b"%d" % number) for number in range(10)]
@@ -136,9 +136,9 @@ async def test_a_commit_waits_for_all_sent_records(scene: Scene, topic: str) -> 
 
 @pytest.mark.parametrize("commits", [True, False], ids=["committed", "aborted"])
 def test_an_open_transaction_delays_later_records(cluster, topic, commits):
-    """Later records, also of other producers, are read after its end; its own only after a commit."""
+    """Consumers read later records, even of other producers, only after the transaction ends."""
 
-    async def play(scene: Scene, topic: str) -> None:
+    async def run(scene: Scene, topic: str) -> None:
         producer, other = await scene.producer(transactional_id=topic), await scene.producer()
         consumer = await scene.consumer(topic, isolation_level="read_committed")
         partition = TopicPartition(topic, 0)
@@ -151,35 +151,35 @@ def test_an_open_transaction_delays_later_records(cluster, topic, commits):
         assert (consumer.last_stable_offset(partition), consumer.highwater(partition)) == (0, 2)
         await (producer.commit_transaction() if commits else producer.abort_transaction())
         assert await reading == ([b"in a transaction", b"in none"] if commits else [b"in none"])
-        await nothing_arrives(consumer)
+        await check_no_record_arrives(consumer)
         # The marker has its own offset.
         assert (consumer.last_stable_offset(partition), consumer.highwater(partition)) == (3, 3)
 
-    scenario(play)(cluster, topic)
+    scenario(run)(cluster, topic)
 
 
 @pytest.mark.parametrize("isolation_level", ["read_committed", "read_uncommitted"])
 def test_a_consumer_skips_a_marker(cluster, topic, isolation_level):
     """A marker is not a record: a consumer at its offset continues after it, even with minimal fetches."""
 
-    async def play(scene: Scene, topic: str) -> None:
+    async def run(scene: Scene, topic: str) -> None:
         producer = await scene.producer(transactional_id=topic)
         async with producer.transaction():
             first = await producer.send_and_wait(topic, b"one", partition=0)
         consumer = await scene.consumer(topic, isolation_level=isolation_level, fetch_max_bytes=10)
         consumer.seek(first.topic_partition, first.offset + 1)
-        await nothing_arrives(consumer)
+        await check_no_record_arrives(consumer)
         assert await consumer.position(first.topic_partition) == first.offset + 2
         async with producer.transaction():
             await producer.send_and_wait(topic, b"two", partition=0)
         assert await read(consumer, 1) == [b"two"]
 
-    scenario(play)(cluster, topic)
+    scenario(run)(cluster, topic)
 
 
 @scenario
-async def test_only_committed_transactions_of_many_are_read(scene: Scene, topic: str) -> None:
-    """In order, and no record of aborted ones."""
+async def test_committed_and_aborted_transactions_alternate(scene: Scene, topic: str) -> None:
+    """All records of committed transactions are read, in order, and no record of aborted ones."""
     producer = await scene.producer(transactional_id=topic)
     for number in range(10):
         await producer.begin_transaction()
@@ -187,4 +187,4 @@ async def test_only_committed_transactions_of_many_are_read(scene: Scene, topic:
         await (producer.abort_transaction() if number % 3 else producer.commit_transaction())
     consumer = await scene.consumer(topic, isolation_level="read_committed")
     assert await read(consumer, 4) == [b"0", b"3", b"6", b"9"]
-    await nothing_arrives(consumer)
+    await check_no_record_arrives(consumer)

@@ -13,25 +13,25 @@ from confluent_kafka import (
     TopicPartition,
 )
 from confluent_kafka.admin import AdminClient
-from confluent_scene import PROTOCOLS, TIME_S_MAX, Scene, until_shared
+from confluent_scene import PROTOCOLS, TIME_S_MAX, Scene, wait_until_shared
 
 TYPES = {"classic": ConsumerGroupType.CLASSIC, "consumer": ConsumerGroupType.CONSUMER}
 REQUEST_TIME_S = 10
 
 
-def listed(admin: AdminClient, **which: object) -> dict[str, object]:
+def listed(admin: AdminClient, **filters: object) -> dict[str, object]:
     """Return groups by name."""
-    result = admin.list_consumer_groups(request_timeout=REQUEST_TIME_S, **which).result(REQUEST_TIME_S)
+    result = admin.list_consumer_groups(request_timeout=REQUEST_TIME_S, **filters).result(REQUEST_TIME_S)
     assert result.errors == []
     return {group.group_id: group for group in result.valid}
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_a_group_is_listed_and_described(scene: Scene, topic: str, protocol: str) -> None:
-    """By state and type, with members and assignments."""
+    """A group is listed by state and type, and described with its members and assignments."""
     admin, consumer = scene.admin, scene.consumer(topic, protocol, client_id="a-reader")
     consumer.subscribe([topic])
-    until_shared([consumer], 2)
+    wait_until_shared([consumer], 2)
     with pytest.warns(DeprecationWarning, match="list_groups"):
         assert topic in {group.id for group in admin.list_groups(topic, timeout=REQUEST_TIME_S)}
     assert topic in listed(admin)
@@ -49,10 +49,10 @@ def test_a_group_is_listed_and_described(scene: Scene, topic: str, protocol: str
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_offsets_are_listed_and_changed(scene: Scene, topic: str, protocol: str) -> None:
-    """If the group is empty, but not while it has members."""
+    """Offsets can be changed only while the group is empty."""
     admin, consumer = scene.admin, scene.consumer(topic, protocol)
     consumer.subscribe([topic])
-    until_shared([consumer], 2)
+    wait_until_shared([consumer], 2)
     at = [TopicPartition(topic, 0, 5), TopicPartition(topic, 1, 7)]
     consumer.commit(offsets=at, asynchronous=False)
     kept = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(topic)])[topic].result(REQUEST_TIME_S)
@@ -70,25 +70,25 @@ def test_offsets_are_listed_and_changed(scene: Scene, topic: str, protocol: str)
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_a_group_is_deleted_when_it_is_empty(scene: Scene, topic: str, protocol: str) -> None:
-    """Before, the request is rejected; afterwards the group does not exist."""
+    """A deletion is rejected while the group has members; after the deletion, the group does not exist."""
     admin, consumer = scene.admin, scene.consumer(topic, protocol)
     consumer.subscribe([topic])
-    until_shared([consumer], 2)
+    wait_until_shared([consumer], 2)
 
-    def refused() -> int:
+    def deletion_error() -> int:
         with pytest.raises(KafkaException) as raised:
             admin.delete_consumer_groups([topic], request_timeout=REQUEST_TIME_S)[topic].result(REQUEST_TIME_S)
         return int(raised.value.args[0].code())
 
-    assert refused() == KafkaError.NON_EMPTY_GROUP
+    assert deletion_error() == KafkaError.NON_EMPTY_GROUP
     consumer.close()
     admin.delete_consumer_groups([topic], request_timeout=REQUEST_TIME_S)[topic].result(REQUEST_TIME_S)
     assert topic not in listed(admin)
-    assert refused() == KafkaError.GROUP_ID_NOT_FOUND
+    assert deletion_error() == KafkaError.GROUP_ID_NOT_FOUND
 
 
 def test_an_open_transaction_is_above_the_last_stable_offset(scene: Scene, topic: str) -> None:
-    """For readers of committed records, the latest offset is the last stable offset."""
+    """With read_committed, the latest offset is the last stable offset, which is below the open transaction."""
     committed, uncommitted = IsolationLevel.READ_COMMITTED, IsolationLevel.READ_UNCOMMITTED
     producer = scene.producer(transactional_id=topic)
     scene.send(topic, 0, [b"before"])
@@ -98,5 +98,5 @@ def test_an_open_transaction_is_above_the_last_stable_offset(scene: Scene, topic
     producer.flush(TIME_S_MAX)
     assert (scene.end(topic, 0, committed), scene.end(topic, 0, uncommitted)) == (1, 2)
     producer.commit_transaction(TIME_S_MAX)
-    assert scene.committed(topic) == [b"before", b"open"]
+    assert scene.committed_values(topic) == [b"before", b"open"]
     assert (scene.end(topic, 0, committed), scene.end(topic, 0, uncommitted)) == (3, 3)

@@ -6,7 +6,7 @@ import time
 
 import pytest
 from confluent_kafka import OFFSET_BEGINNING, KafkaError, KafkaException, TopicPartition
-from confluent_scene import PROTOCOLS, Scene, read, read_to_the_end, until_shared, wait_until
+from confluent_scene import PROTOCOLS, Scene, read, read_to_the_end, wait_until, wait_until_shared
 
 VALUES = [b"%d" % number for number in range(50)]
 
@@ -17,7 +17,7 @@ def test_two_members_share_a_topic(scene: Scene, topic: str, protocol: str) -> N
     pair = [scene.consumer(topic, protocol) for _ in range(2)]
     for consumer in pair:
         consumer.subscribe([topic])
-    until_shared(pair, 2)
+    wait_until_shared(pair, 2)
     for partition in (0, 1):
         scene.send(topic, partition, VALUES)
     for consumer in pair:
@@ -31,21 +31,21 @@ def test_two_members_share_a_topic(scene: Scene, topic: str, protocol: str) -> N
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_one_member_takes_over_from_the_other(scene: Scene, topic: str, protocol: str) -> None:
-    """A member that leaves gives up its partitions at once, long before a session timeout."""
+def test_a_leaving_member_releases_its_partitions_at_once(scene: Scene, topic: str, protocol: str) -> None:
+    """When a member leaves, its partitions are reassigned at once, long before the session timeout."""
     pair = [scene.consumer(topic, protocol) for _ in range(2)]
     for consumer in pair:
         consumer.subscribe([topic])
-    until_shared(pair, 2)
+    wait_until_shared(pair, 2)
     started_s = time.monotonic()
     pair[1].close()
-    until_shared(pair[:1], 2)
+    wait_until_shared(pair[:1], 2)
     assert time.monotonic() - started_s < 10
 
 
 @pytest.mark.parametrize("metadata", [None, "hello world", "नमस्ते दुनिया", ""])
 def test_metadata_is_committed_with_an_offset(scene: Scene, topic: str, metadata: str | None) -> None:
-    """It is returned unchanged for any characters; no metadata differs from empty metadata."""
+    """Metadata with any characters is returned unchanged; missing metadata differs from empty metadata."""
     consumer = scene.consumer(topic)
     partition = TopicPartition(topic, 0, 1) if metadata is None else TopicPartition(topic, 0, 1, metadata)
     consumer.commit(offsets=[partition], asynchronous=False)
@@ -54,7 +54,7 @@ def test_metadata_is_committed_with_an_offset(scene: Scene, topic: str, metadata
 
 
 def test_only_stored_offsets_are_committed(scene: Scene, topic: str) -> None:
-    """A consumer that stores offsets itself commits these, not its position."""
+    """A consumer that stores offsets explicitly commits these offsets, not its position."""
     scene.send(topic, 0, VALUES)
     consumer = scene.consumer(topic, **{"enable.auto.offset.store": False})
     consumer.subscribe([topic])
@@ -142,10 +142,10 @@ def error_codes(consumer: object) -> list[int]:
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_a_member_in_a_group_has_an_id(scene: Scene, topic: str, protocol: str) -> None:
+def test_a_member_has_an_id(scene: Scene, topic: str, protocol: str) -> None:
     consumer = scene.consumer(topic, protocol)
     consumer.subscribe([topic])
-    until_shared([consumer], 2)
+    wait_until_shared([consumer], 2)
     assert consumer.memberid()
 
 
@@ -156,12 +156,12 @@ def test_a_restarted_static_member_causes_no_rebalance(scene: Scene, topic: str)
     rebalances = Rebalances()
     first.subscribe([topic], **rebalances.callbacks())
     second.subscribe([topic])
-    until_shared([first, second], 2)
+    wait_until_shared([first, second], 2)
     generations, had = list(rebalances.assigned), second.assignment()
     second.close()
     again = scene.consumer(topic, **names[1])
     again.subscribe([topic])
-    until_shared([first, again], 2)
+    wait_until_shared([first, again], 2)
     assert again.assignment() == had
     assert rebalances.assigned == generations
 

@@ -15,14 +15,14 @@ from tests.support.process_cluster import ProcessCluster
 
 @pytest.mark.parametrize("level", list(IsolationLevel), ids=lambda level: level.name)
 def test_offsets_are_found_by_specification(scene: Scene, topic: str, level: IsolationLevel) -> None:
-    """Earliest, latest, by timestamp, and maximum timestamp."""
+    """Offsets are returned for earliest, latest, a timestamp and the maximum timestamp."""
     producer = scene.producer()
     for time_ms in (1_000_000_100, 1_000_000_400, 1_000_000_200):
         producer.produce(topic, b"x", partition=0, timestamp=time_ms)
     assert producer.flush(TIME_S_MAX) == 0
 
-    def offset(what: OffsetSpec) -> int:
-        (future,) = scene.admin.list_offsets({TopicPartition(topic, 0): what}, isolation_level=level).values()
+    def offset(spec: OffsetSpec) -> int:
+        (future,) = scene.admin.list_offsets({TopicPartition(topic, 0): spec}, isolation_level=level).values()
         return int(future.result(TIME_S_MAX).offset)
 
     assert (offset(OffsetSpec.earliest()), offset(OffsetSpec.latest())) == (0, 3)
@@ -31,11 +31,11 @@ def test_offsets_are_found_by_specification(scene: Scene, topic: str, level: Iso
 
 
 def test_records_are_deleted_up_to_an_offset(scene: Scene, topic: str) -> None:
-    """The log starts there."""
+    """The log starts at the requested offset after the deletion."""
     scene.send(topic, 0, [b"a", b"b", b"c"])
     (future,) = scene.admin.delete_records([TopicPartition(topic, 0, 2)]).values()
     assert future.result(TIME_S_MAX).low_watermark == 2
-    assert scene.committed(topic) == [b"c"]
+    assert scene.committed_values(topic) == [b"c"]
 
 
 def settings(scene: Scene, topic: str) -> dict[str, str]:
@@ -67,9 +67,9 @@ def test_incremental_changes_of_configurations(scene: Scene, topic: str) -> None
 
 
 def test_asyncio_clients_write_and_read(cluster: ProcessCluster, topic: str) -> None:
-    """A batching producer, a record for a missing partition, and a consumer with a group."""
+    """An asyncio producer sends batches; its record for a missing partition fails; a consumer reads in a group."""
 
-    async def play() -> None:
+    async def run() -> None:
         servers = {"bootstrap.servers": cluster.bootstrap_servers}
         producer = AIOProducer({**servers, "message.timeout.ms": 5000})
         sent = [await producer.produce(topic, value=b"%d" % number, partition=0) for number in range(50)]
@@ -98,4 +98,4 @@ def test_asyncio_clients_write_and_read(cluster: ProcessCluster, topic: str) -> 
         await consumer.commit(asynchronous=False)
         await consumer.close()
 
-    asyncio.run(asyncio.wait_for(play(), 2 * TIME_S_MAX))
+    asyncio.run(asyncio.wait_for(run(), 2 * TIME_S_MAX))

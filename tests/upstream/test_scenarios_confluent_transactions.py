@@ -6,7 +6,7 @@ import time
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
-from confluent_scene import TIME_S_MAX, Scene, read, until_shared
+from confluent_scene import TIME_S_MAX, Scene, read, wait_until_shared
 
 TRANSACTION_TIME_MS = 1000
 
@@ -22,28 +22,28 @@ def write(producer: Producer, topic: str, count: int) -> list[bytes]:
 
 
 def test_committed_records_are_read(scene: Scene, topic: str) -> None:
-    """All records, in order."""
+    """All records of a committed transaction are read, in order."""
     producer = scene.producer(transactional_id=topic)
     producer.init_transactions(TIME_S_MAX)
     values = write(producer, topic, 100)
     producer.commit_transaction(TIME_S_MAX)
-    assert scene.committed(topic) == values
+    assert scene.committed_values(topic) == values
 
 
 def test_aborted_records_are_not_read(scene: Scene, topic: str) -> None:
-    """No aborted record, but all records of the next transaction."""
+    """No aborted record is read, but all records of the next transaction."""
     producer = scene.producer(transactional_id=topic)
     producer.init_transactions(TIME_S_MAX)
     write(producer, topic, 100)
     producer.abort_transaction(TIME_S_MAX)
-    assert scene.committed(topic) == []
+    assert scene.committed_values(topic) == []
     values = write(producer, topic, 25)
     producer.commit_transaction(TIME_S_MAX)
-    assert scene.committed(topic) == values
+    assert scene.committed_values(topic) == values
 
 
 @pytest.mark.parametrize("commits", [True, False], ids=["committed", "aborted"])
-def test_offsets_belong_to_the_transaction(scene: Scene, topic: str, commits: bool) -> None:
+def test_only_committed_transactions_commit_offsets(scene: Scene, topic: str, commits: bool) -> None:
     """After the next initialization of the transactional ID, the group has only offsets of committed transactions."""
     scene.send(topic, 0, [b"%d" % number for number in range(100)])
     consumer = scene.consumer(topic)
@@ -63,8 +63,8 @@ def test_offsets_belong_to_the_transaction(scene: Scene, topic: str, commits: bo
     assert kept.offset == (100 if commits else -1001)
 
 
-def test_the_second_producer_of_an_id_ends_the_first(scene: Scene, topic: str) -> None:
-    """Its open transaction is aborted, and its next call is a fatal error."""
+def test_a_second_producer_fences_the_first(scene: Scene, topic: str) -> None:
+    """The first producer's open transaction is aborted, and its next call fails with a fatal error."""
     first, second = (scene.producer(transactional_id=topic) for _ in range(2))
     first.init_transactions(TIME_S_MAX)
     write(first, topic, 3)
@@ -75,19 +75,19 @@ def test_the_second_producer_of_an_id_ends_the_first(scene: Scene, topic: str) -
     assert raised.value.args[0].code() == KafkaError._FENCED
     values = write(second, topic, 2)
     second.commit_transaction(TIME_S_MAX)
-    assert scene.committed(topic) == values
+    assert scene.committed_values(topic) == values
 
 
-def test_a_former_member_commits_no_offsets(scene: Scene, topic: str) -> None:
-    """The transaction must be aborted, because another member may have read the same records."""
+def test_a_removed_member_cannot_commit_offsets(scene: Scene, topic: str) -> None:
+    """A removed member must abort its transaction, because another member may have read the same records."""
     gone = scene.consumer(topic)
     gone.subscribe([topic])
-    until_shared([gone], 2)
+    wait_until_shared([gone], 2)
     metadata = gone.consumer_group_metadata()
     gone.close()
     stays = scene.consumer(topic)
     stays.subscribe([topic])
-    until_shared([stays], 2)
+    wait_until_shared([stays], 2)
     producer = scene.producer(transactional_id=topic)
     producer.init_transactions(TIME_S_MAX)
     producer.begin_transaction()
@@ -98,11 +98,11 @@ def test_a_former_member_commits_no_offsets(scene: Scene, topic: str) -> None:
 
 
 def test_a_transaction_is_aborted_after_its_timeout(scene: Scene, topic: str) -> None:
-    """Its records are never read, and its producer can no longer commit it."""
+    """The records of the transaction are never read, and its producer can no longer commit it."""
     producer = scene.producer(transactional_id=topic, **{"transaction.timeout.ms": TRANSACTION_TIME_MS})
     producer.init_transactions(TIME_S_MAX)
     write(producer, topic, 3)
     time.sleep(TRANSACTION_TIME_MS / 1000 + 2)
     with pytest.raises(KafkaException):
         producer.commit_transaction(TIME_S_MAX)
-    assert scene.committed(topic) == []
+    assert scene.committed_values(topic) == []

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 from confluent_kafka import TopicPartition
-from confluent_scene import PROTOCOLS, TIME_S_MAX, Scene, read, until_shared
+from confluent_scene import PROTOCOLS, TIME_S_MAX, Scene, read, wait_until_shared
 
 from kreplica.wire import messages
 from tests.support.process_cluster import ProcessCluster
@@ -33,10 +33,10 @@ def coordinator(cluster: ProcessCluster, key: str, kind: int) -> int:
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_a_group_continues(restarted_cluster: ProcessCluster, scene: Scene, topic: str, protocol: str) -> None:
-    """The next coordinator knows the committed offsets, and members commit there."""
+    """The new coordinator has the committed offsets, and members commit to it."""
     consumer = scene.consumer(topic, protocol)
     consumer.subscribe([topic])
-    until_shared([consumer], 2)
+    wait_until_shared([consumer], 2)
     scene.send(topic, 0, [b"before"])
     consumer.commit(read(consumer, 1)[0], asynchronous=False)
     restarted_cluster.brokers[coordinator(restarted_cluster, topic, GROUP)].kill()
@@ -51,7 +51,7 @@ def test_a_group_continues(restarted_cluster: ProcessCluster, scene: Scene, topi
 
 @pytest.mark.parametrize("commits", [True, False], ids=["committed", "aborted"])
 def test_a_transaction_continues(restarted_cluster: ProcessCluster, scene: Scene, topic: str, commits: bool) -> None:
-    """The next coordinator knows the transaction, and ends it."""
+    """The new coordinator loads the open transaction, and commits or aborts it."""
     producer = scene.producer(transactional_id=topic)
     producer.init_transactions(TIME_S_MAX)
     producer.begin_transaction()
@@ -66,5 +66,5 @@ def test_a_transaction_continues(restarted_cluster: ProcessCluster, scene: Scene
     producer.begin_transaction()
     producer.produce(topic, b"the next", partition=0)
     producer.commit_transaction(TIME_S_MAX)
-    assert scene.committed(topic, 0) == ([b"in it", b"the next"] if commits else [b"the next"])
-    assert scene.committed(topic, 1) == ([b"in it"] if commits else [])
+    assert scene.committed_values(topic, 0) == ([b"in it", b"the next"] if commits else [b"the next"])
+    assert scene.committed_values(topic, 1) == ([b"in it"] if commits else [])

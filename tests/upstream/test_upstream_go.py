@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from conftest import OF_ONE_BROKER, SETTINGS
+from conftest import SETTINGS, SINGLE_BROKER_SETTINGS
 from go_clients import FRANZ_GO, FRANZ_GO_ADMIN, KAFKA_GO, SARAMA, TOXIPROXY
 from go_suites import GoSuite
 
@@ -85,7 +85,7 @@ def test_kafka_go(tmp_path: Path) -> None:
     listeners = {1: {"listeners": "PLAINTEXT://0.0.0.0:9092", "advertised.listeners": "PLAINTEXT://localhost:9092"}}
     # The suite expects Kafka's own limits of session timeouts.
     own = {"group.min.session.timeout.ms": 6000, "group.initial.rebalance.delay.ms": 0, "num.partitions": 1}
-    settings = {**OF_ONE_BROKER, "message.max.bytes": 200_000_000, **own}
+    settings = {**SINGLE_BROKER_SETTINGS, "message.max.bytes": 200_000_000, **own}
     with in_a_namespace(tmp_path, listeners, settings) as (links, cluster):
         for topic in ("test-writer-0", "test-writer-1"):
             cluster.create_topic(topic, 3, 1)

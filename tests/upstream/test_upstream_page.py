@@ -8,7 +8,7 @@ from upstream_page import PAGE, text
 
 
 def test_the_page_matches_the_tables() -> None:
-    """After a change of a table, ``python tests/upstream/upstream_page.py`` generates the page."""
+    """If this test fails after a change of a table, run ``python tests/upstream/upstream_page.py``."""
     assert PAGE.read_text() == text()
 
 

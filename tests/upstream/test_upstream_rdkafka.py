@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
-from conftest import OF_ONE_BROKER, running
+from conftest import SINGLE_BROKER_SETTINGS, run_cluster
 from crates import LIBRDKAFKA_SUITE, RDKAFKA_SUITE, librdkafka_outcomes, rust_outcomes
 
 pytestmark = [pytest.mark.soak, pytest.mark.timeout(3600)]
@@ -26,7 +26,7 @@ RACE = "test_base_producer_timeout"
 """Passes only if a broker takes more than 100 ms to create a topic: it is not run."""
 
 
-def need(*programs: str) -> None:
+def skip_unless_installed(*programs: str) -> None:
     """Skip the test if a program is not installed."""
     if absent := [program for program in programs if shutil.which(program) is None]:
         pytest.skip(f"not installed: {', '.join(absent)}")
@@ -59,13 +59,13 @@ def run(
 
 def test_rdkafkas_own_suite_passes(tmp_path: Path) -> None:
     """The integration tests of the Rust client pass on one broker; the exceptions are listed."""
-    need("cargo", "cmake", "gcc", "g++", "make")
+    skip_unless_installed("cargo", "cmake", "gcc", "g++", "make")
     crate = tmp_path / "rdkafka"
     RDKAFKA_SUITE.unpack(crate)
     tests = ["cargo", "test", "--locked", "--no-fail-fast", "--test", "*"]
     built = run([*tests, "--no-run"], crate, BUILD_TIME_S_MAX)
     assert "Executable tests/test_transactions.rs" in built, built[-6000:]
-    with running(tmp_path / "broker", range(1), {**OF_ONE_BROKER, "num.partitions": 3}) as cluster:
+    with run_cluster(tmp_path / "broker", range(1), {**SINGLE_BROKER_SETTINGS, "num.partitions": 3}) as cluster:
         environment = {"KAFKA_HOST": cluster.bootstrap_servers, "KAFKA_VERSION": KAFKA_VERSION, "RUST_LOG": "off"}
         output = run([*tests, "--", "--test-threads=2", "--skip", RACE], crate, RUN_TIME_S_MAX, environment)
         outcomes = rust_outcomes(output)
@@ -81,7 +81,7 @@ def test_rdkafkas_own_suite_passes(tmp_path: Path) -> None:
 
 def test_librdkafkas_own_suite_passes(tmp_path: Path) -> None:
     """The tests of the C client that need brokers pass on three of them, in quick mode; the exceptions are listed."""
-    need("cargo", "gcc", "g++", "make")
+    skip_unless_installed("cargo", "gcc", "g++", "make")
     crate = tmp_path / "rdkafka-sys"
     LIBRDKAFKA_SUITE.unpack(crate)
     source = crate / "librdkafka"
@@ -92,7 +92,7 @@ def test_librdkafkas_own_suite_passes(tmp_path: Path) -> None:
     tests = source / "tests"
     assert (tests / "test-runner").exists(), built[-6000:]
     # Tests assume that all members of a group join within its first rebalance.
-    with running(tmp_path / "brokers", range(1, 4), {"group.initial.rebalance.delay.ms": 3000}) as cluster:
+    with run_cluster(tmp_path / "brokers", range(1, 4), {"group.initial.rebalance.delay.ms": 3000}) as cluster:
         (tests / "test.conf").write_text(f"metadata.broker.list={cluster.bootstrap_servers}\ntest.topic.random=true\n")
         environment = {
             "TEST_KAFKA_VERSION": KAFKA_VERSION,
