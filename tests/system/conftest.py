@@ -32,7 +32,7 @@ def cluster(shared_cluster):
 
 @pytest.fixture
 def topic():
-    """An unused name."""
+    """An unused topic name."""
     return f"t-{uuid.uuid4().hex[:8]}"
 
 

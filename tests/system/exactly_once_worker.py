@@ -3,7 +3,7 @@
 python exactly_once_worker.py BOOTSTRAP GROUP TRANSACTIONAL_ID SOURCE TARGET BATCH_MAX SEED
 
 Some transactions are aborted on purpose.  It prints a line for each transaction, and ends with code 3 after a fatal
-error of its producer, so that another worker is started.  The same if a transaction hangs: librdkafka waits forever
+error of its producer, so that another worker is started.  SIGALRM ends a hanging transaction: librdkafka waits forever
 for a coordinator that vanished (confluentinc/librdkafka issues 5456 and 5511), so that only a signal ends it.
 """
 
@@ -67,8 +67,8 @@ def step(producer, consumer):
         abort(producer, consumer, error.name())
 
 
-def lost_too_late(error):
-    """The consumer recovers from most errors by itself."""
+def log_error(error):
+    """Log an error, from which librdkafka usually recovers by itself."""
     print("error", error, file=sys.stderr, flush=True)
 
 
@@ -82,7 +82,7 @@ def main():
             "auto.offset.reset": "earliest",
             "session.timeout.ms": 6000,
             "partition.assignment.strategy": "range",
-            "error_cb": lost_too_late,
+            "error_cb": log_error,
         }
     )
     producer = Producer(
@@ -91,7 +91,7 @@ def main():
             "transactional.id": transactional_id,
             "transaction.timeout.ms": 60_000,
             "linger.ms": 5,
-            "error_cb": lost_too_late,
+            "error_cb": log_error,
         }
     )
     producer.init_transactions(TIMEOUT_S)

@@ -9,16 +9,16 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Write:
-    """One request, and the znodes that it writes.
+    """A request, and the znodes that it writes.
 
-    In texts ``{topic}`` is the name of an existing topic, ``{new}`` an unused name, ``{plan}`` the ID of the next plan.
+    In strings, ``{topic}`` is the name of an existing topic, ``{new}`` an unused name, ``{plan}`` the next plan's ID.
 
-    :param znodes: their paths; a final ``*`` is a number that ZooKeeper chooses.
-    :param before: requests that must be sent first, as (method, path, body); ``after`` are requests that clean up.
+    :param znodes: paths of the znodes; a final ``*`` is a number that ZooKeeper chooses.
+    :param before: requests that must be sent first, as (method, path, body); ``after`` clean up in the same form.
     :param is_taken: True if the controller deletes the znode when it processes it: the controller is paused meanwhile.
-    :param until: a path, and the value of a field of its response that must be reached before the request.
-    :param is_changed: True if the controller writes the znodes too: the controller is paused meanwhile.
-    :param chosen: fields of the znodes' data that differ each time.
+    :param until: (path, field, value): the request is sent when a GET of the path returns this value in the field.
+    :param is_changed: True if the controller also writes the znodes: the controller is paused meanwhile.
+    :param variable_fields: fields of the znodes' data that differ between requests.
     """
 
     name: str
@@ -31,7 +31,7 @@ class Write:
     is_taken: bool = False
     until: tuple[str, str, str] | None = None
     is_changed: bool = False
-    chosen: Mapping[str, Any] = field(default_factory=dict)
+    variable_fields: Mapping[str, Any] = field(default_factory=dict)
 
 
 LONG_PLAN = (
@@ -47,7 +47,7 @@ WRITES = (
         "/v1/topics",
         ("/config/topics/{new}", "/brokers/topics/{new}"),
         {"name": "{new}", "partitions": 2, "replication_factor": 2, "configs": {"retention.ms": 1000}},
-        chosen={"topic_id": None, "partitions": None},
+        variable_fields={"topic_id": None, "partitions": None},
     ),
     Write(
         "make a topic, its replicas chosen",
@@ -55,7 +55,7 @@ WRITES = (
         "/v1/topics",
         ("/brokers/topics/{new}",),
         {"name": "{new}", "assignment": {"0": [1], "1": [2]}},
-        chosen={"topic_id": None},
+        variable_fields={"topic_id": None},
     ),
     Write("grow a topic", "PATCH", "/v1/topics/{topic}", ("/brokers/topics/{topic}",), {"partitions": 3}),
     Write("delete a topic", "DELETE", "/v1/topics/{topic}", ("/admin/delete_topics/{topic}",), is_taken=True),
@@ -95,7 +95,7 @@ WRITES = (
         ("/kreplica/cordoned/2",),
         {"reason": "its disk is old"},
         after=[("DELETE", "/v1/brokers/2/cordon", None)],
-        chosen={"since_ms": None},
+        variable_fields={"since_ms": None},
     ),
     Write(
         "uncordon a broker",
@@ -125,7 +125,7 @@ WRITES = (
         ),
         {"kind": "add_partitions", "topic": "{topic}", "partitions": 3, "comment": "more readers"},
         is_changed=True,
-        chosen={"created_at_ms": None},
+        variable_fields={"created_at_ms": None},
     ),
     Write(
         "change a plan",

@@ -1,4 +1,4 @@
-"""A load during an event, and the checks after it."""
+"""Producers and consumers that run during a fault, and checks afterwards."""
 
 from contextlib import contextmanager
 
@@ -13,8 +13,8 @@ SOME = 300
 def clients(servers, topic, *, partitions=PARTITIONS, records_per_second=500, settings=None):
     """Write and read in the block; then every acknowledged record must be read once and in order.
 
-    :param settings: of both clients, in addition to their own.
-    :return: the producer, for whose acknowledgements the block can wait, and the reader.
+    :param settings: additional settings of both clients.
+    :return: the producer, whose acknowledgements the block can wait for, and the reader.
     """
     rate = {"records_per_second": records_per_second}
     with (

@@ -19,7 +19,7 @@ def broker_in_role(cluster, role, topic):
     return cluster.brokers[cluster.leader(topic) if role == LEADER else cluster.controller()]
 
 
-def end(broker, how):
+def stop_or_kill(broker, how):
     """Stop a broker with SIGTERM, or kill it with SIGKILL."""
     if how == CLEAN:
         assert broker.stop() == ENDED_IN_ORDER
@@ -30,7 +30,7 @@ def end(broker, how):
 def bounce(cluster, role, topic, how):
     """Stop or kill a broker, restart it at once, and wait until all replicas are in sync."""
     broker = broker_in_role(cluster, role, topic)
-    end(broker, how)
+    stop_or_kill(broker, how)
     broker.start()
     cluster.wait_until_in_sync(topic)
 
@@ -43,32 +43,32 @@ def shut_down(cluster, role, topic, how):
     with load(cluster, topic) as producer:
         broker = broker_in_role(cluster, role, topic)
         producer.longest_silence_s = 0.0
-        end(broker, how)
+        stop_or_kill(broker, how)
         producer.wait_for_more(SOME)
     return producer.longest_silence_s
 
 
 @pytest.mark.parametrize("role", [LEADER, CONTROLLER])
-def test_hard_shutdown(cluster, topic, role):
-    """A broker is killed: others lead after its session's expiry, and no acknowledged record is lost."""
+def test_killed_broker(cluster, topic, role):
+    """When a broker is killed, others take over after its session expires, and no acknowledged record is lost."""
     assert shut_down(cluster, role, topic, HARD) < 10
 
 
 @pytest.mark.parametrize("role", [LEADER, CONTROLLER])
-def test_clean_shutdown(cluster, topic, role):
-    """A broker is stopped normally: others lead before its end, and clients wait for less than a session timeout."""
+def test_stopped_broker(cluster, topic, role):
+    """A broker that is stopped normally hands over its roles first: clients wait for less than a session timeout."""
     assert shut_down(cluster, role, topic, CLEAN) < 2
 
 
-def test_bounces(cluster, topic):
-    """The leader, then the controller, is stopped or killed and restarted: all replicas are in sync again each time."""
+def test_restarted_brokers(cluster, topic):
+    """After each restart of the leader and of the controller, stopped or killed, all replicas get in sync again."""
     with load(cluster, topic):
         bounce(cluster, LEADER, topic, HARD)
         bounce(cluster, CONTROLLER, topic, CLEAN)
 
 
-def test_another_library(cluster, topic):
-    """kafka-python, idempotent with ``acks=all``, while the leader is killed and restarted: all records exist once."""
+def test_kafka_python_during_a_restart(cluster, topic):
+    """kafka-python, idempotent with ``acks=all``, writes each record once while the leader is killed and restarted."""
     cluster.create_topic(topic, 1, 3, {"min.insync.replicas": 2})
     producer = KafkaProducer(
         bootstrap_servers=cluster.bootstrap_servers, acks="all", enable_idempotence=True, retry_backoff_ms=50
@@ -96,8 +96,8 @@ def test_another_library(cluster, topic):
 
 @pytest.mark.soak
 @pytest.mark.parametrize(("how", "role"), list(itertools.product([CLEAN, HARD], [LEADER, CONTROLLER])))
-def test_five_bounces(cluster, topic, how, role):
-    """Each event happens five times in a row, as in Kafka's own system tests."""
+def test_five_restarts(cluster, topic, how, role):
+    """Each kind of restart happens five times in a row, as in Kafka's system tests."""
     with load(cluster, topic):
         for _ in range(BOUNCES):
             bounce(cluster, role, topic, how)
@@ -105,18 +105,18 @@ def test_five_bounces(cluster, topic, how, role):
 
 @pytest.mark.soak
 def test_rolling_restarts(cluster, topic):
-    """A rolling restart, three times, without interruption of the load."""
+    """Three rolling restarts do not interrupt the load."""
     with load(cluster, topic) as producer:
         producer.longest_silence_s = 0.0
         for broker in 3 * list(cluster.brokers.values()):
-            end(broker, CLEAN)
+            stop_or_kill(broker, CLEAN)
             broker.start()
             cluster.wait_until_in_sync(topic)
     assert producer.longest_silence_s < 5
 
 
 def test_all_killed_at_once(cluster, topic):
-    """The whole cluster is killed at once and recovers by itself, with all acknowledged records."""
+    """After all brokers are killed at once and restarted, the cluster has all acknowledged records."""
     with load(cluster, topic):
         cluster.kill()
         cluster.start()

@@ -44,17 +44,17 @@ class Certificates:
         self.delays_s = []
         self._admin = AdminClient({"bootstrap.servers": scene.servers, **scene.client_settings()})
 
-    def presented(self, broker_id):
-        """Return the serial number of the certificate that a new connection sees; clients trust it."""
+    def presented_serial_number(self, broker_id):
+        """Return the serial number of the certificate on a new connection, after verifying it as clients do."""
         context = ssl.create_default_context(cafile=str(self.scene.authority))
-        opened = socket.create_connection(("127.0.0.1", self.scene.ports[broker_id]), 10)
-        with opened, context.wrap_socket(opened, server_hostname="127.0.0.1") as secured:
+        connection = socket.create_connection(("127.0.0.1", self.scene.ports[broker_id]), 10)
+        with connection, context.wrap_socket(connection, server_hostname="127.0.0.1") as secured:
             number = load_der_x509_certificate(secured.getpeercert(binary_form=True)).serial_number
         self.seen[broker_id].add(number)
         return number
 
     def replace_files(self):
-        """Replace the files that are in use by new certificates."""
+        """Replace the files in use with new certificates."""
         for key_store in self.key_stores.values():
             os.replace(self.scene.new_certificate(), key_store)
 
@@ -67,13 +67,17 @@ class Certificates:
             started_s = time.monotonic()
             self._admin.incremental_alter_configs([resource])[resource].result(20)
             self.key_stores[broker_id] = path
-            self.wait(broker_id)
+            self.wait_until_presented(broker_id)
             self.delays_s.append(time.monotonic() - started_s)
 
-    def wait(self, broker_id, timeout_s=20.0):
+    def wait_until_presented(self, broker_id, timeout_s=20.0):
         """Wait until new connections see the newest certificate."""
         number = load_pem_x509_certificate(self.key_stores[broker_id].read_bytes()).serial_number
-        wait_until(lambda: self.presented(broker_id) == number, f"the certificate of broker {broker_id}", timeout_s)
+        wait_until(
+            lambda: self.presented_serial_number(broker_id) == number,
+            f"the certificate of broker {broker_id}",
+            timeout_s,
+        )
 
 
 class NewClients:
@@ -110,7 +114,7 @@ def usage(cluster):
 
 @pytest.mark.soak
 def test_certificates_are_replaced_under_load(zookeeper, tmp_path, topic):
-    """No client fails, no acknowledged record is lost, new connections get the new certificates; no leaks."""
+    """No client fails, no acknowledged record is lost, new connections get the new certificates, and nothing leaks."""
     scene = SecuredProcesses(tmp_path, f"{zookeeper.connect_string}/{topic}", PATIENCE)
     key_stores = {}
     for broker in scene.cluster.brokers.values():
@@ -134,11 +138,11 @@ def test_certificates_are_replaced_under_load(zookeeper, tmp_path, topic):
                 else:
                     certificates.replace_files()
                     for broker_id in key_stores:
-                        certificates.presented(broker_id)
+                        certificates.presented_serial_number(broker_id)
                 time.sleep(max(started_s + 1 - time.monotonic(), 0))
             certificates.replace_files()
             for broker_id in key_stores:
-                certificates.wait(broker_id, CHECK_INTERVAL_S + 20)
+                certificates.wait_until_presented(broker_id, CHECK_INTERVAL_S + 20)
             after = usage(cluster)
         check_healthy(cluster, topic, producer)
         fatal = [error for error in errors if error.code() != KafkaError._TRANSPORT]

@@ -75,7 +75,7 @@ def value_of(number):
 
 
 def fill(cluster, topic, records):
-    """Write record i to partition i modulo their number, so that each partition's records are in order."""
+    """Write record i to partition i modulo the number of partitions, so that each partition's records are in order."""
     failed = []
     producer = Producer(
         {
@@ -131,7 +131,7 @@ def read(cluster, topic, isolation):
     return values
 
 
-def consumed(cluster, group, topic, before):
+def committed_count(cluster, group, topic, before):
     """Return the number of records that the group has committed, or ``before`` while its coordinator moves."""
     consumer = Consumer({"bootstrap.servers": cluster.bootstrap_servers, "group.id": group})
     try:
@@ -163,27 +163,29 @@ def check_exactly_once(cluster, target, records):
 
 
 def run_chain(cluster, directory, records, bounces, batch_max):
-    """:return: number of aborted records, and the seconds that the chain took."""
+    """Run the chain until all records are processed; return the number of aborted records and the seconds."""
     source, target = f"source-{records}", f"target-{records}"
     for topic in (source, target):
         cluster.create_topic(topic, PARTITIONS)
     fill(cluster, source, records)
     started_s = progressed_s = time.monotonic()
-    done = 0
-    turns = itertools.cycle(cluster.brokers.values())
+    processed = 0
+    next_brokers = itertools.cycle(cluster.brokers.values())
     with Workers(cluster.bootstrap_servers, source, target, batch_max, directory) as workers:
-        while done < records:
-            if bounces and done:
-                bounce(next(turns), hard=bounces % 2 == 0)
+        while processed < records:
+            if bounces and processed:
+                bounce(next(next_brokers), hard=bounces % 2 == 0)
                 bounces -= 1
                 if bounces == 1:
                     workers.kill(0)
             time.sleep(1.0)
             workers.keep_running()
-            before, done = done, consumed(cluster, f"chain-{source}", source, done)
+            before, processed = processed, committed_count(cluster, f"chain-{source}", source, processed)
             now_s = time.monotonic()
-            progressed_s = now_s if done > before else progressed_s
-            assert now_s - progressed_s < STALLED_S_MAX, f"stuck at {done} of {records}:\n{workers.output(0)[-3000:]}"
+            progressed_s = now_s if processed > before else progressed_s
+            assert now_s - progressed_s < STALLED_S_MAX, (
+                f"stuck at {processed} of {records}:\n{workers.output(0)[-3000:]}"
+            )
         took_s = time.monotonic() - started_s
         committed, aborted = workers.count("committed"), workers.count("aborted")
         print(f"{committed} transactions committed, {aborted} aborted, {workers.restarts} restarts of workers")
@@ -215,14 +217,14 @@ def chain_cluster(zookeeper, tmp_path):
 
 
 def test_a_chain_is_exactly_once(chain_cluster, tmp_path):
-    """Every record of the source is transformed once, although brokers restart and transactions are aborted."""
+    """Every source record is transformed exactly once, even though brokers restart and transactions abort."""
     aborted, took_s = run_chain(chain_cluster, tmp_path, records=10_000, bounces=2, batch_max=100)
     print(f"10,000 records in {took_s:.0f} s, {aborted} records were aborted")
 
 
 @pytest.mark.soak
-def test_a_million_records_exactly_once(chain_cluster, tmp_path):
-    """The same with a million records; every broker is stopped and killed (``kill -9``) several times."""
+def test_a_chain_with_a_million_records(chain_cluster, tmp_path):
+    """With a million records, every broker is stopped and killed (``kill -9``) several times."""
     aborted, took_s = run_chain(chain_cluster, tmp_path, records=1_000_000, bounces=24, batch_max=1000)
     print(f"1,000,000 records in {took_s:.0f} s, {aborted} records were aborted")
     assert aborted > 0

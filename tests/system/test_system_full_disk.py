@@ -12,7 +12,7 @@ DISK_SIZE = 24 << 20
 
 @pytest.fixture
 def small_disk(tmp_path):
-    """A separate file system in memory; requires the permission to mount it."""
+    """Mount a separate file system in memory; the test is skipped if that is not permitted."""
     path = tmp_path / "disk"
     path.mkdir()
     command = ["mount", "-t", "tmpfs", "-o", f"size={DISK_SIZE}", "tmpfs", str(path)]
@@ -49,16 +49,16 @@ def fill(disk):
 
 
 def test_a_full_disk(cluster, topic, small_disk):
-    """Partitions that it follows continue without it, those that it leads wait; with space, all continue; no loss."""
+    """A broker with a full disk leaves the ISRs of other leaders, and rejoins them when space is free."""
     with load(cluster, topic) as producer:
-        filling = fill(small_disk)
-        wait_until(lambda: follows_nothing(cluster, topic, 1), "broker 1 to follow nothing")
+        filler = fill(small_disk)
+        wait_until(lambda: is_in_no_other_isr(cluster, topic, 1), "broker 1 to follow nothing")
         producer.wait_for_more(SOME)
-        filling.unlink()
+        filler.unlink()
         cluster.wait_until_in_sync(topic)
 
 
-def follows_nothing(cluster, topic, broker_id):
+def is_in_no_other_isr(cluster, topic, broker_id):
     """Return True if a broker is in sync only in partitions that it leads."""
     views = cluster.partitions(topic, broker_id % 3 + 1).values()
     return all(view.leader == broker_id or broker_id not in view.in_sync for view in views)

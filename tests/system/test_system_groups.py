@@ -65,7 +65,7 @@ class Member(threading.Thread):
         try:
             self._consumer.commit(asynchronous=False)
         except Exception as error:
-            # No new records, no coordinator, or the group has rebalanced without this member.
+            # There are no new records or no coordinator, or the group has rebalanced without this member.
             self.errors.append(error)
 
     def leave(self):
@@ -74,21 +74,21 @@ class Member(threading.Thread):
         assert not self.is_alive()
 
 
-def shared(members):
+def are_shared(members):
     return sorted(partition for member in members for partition in member.partitions) == list(range(PARTITIONS))
 
 
-def coordinator(cluster, group):
+def coordinator_of(cluster, group):
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
     return cluster.brokers[admin.describe_consumer_groups([group])[group].result(30).coordinator.id]
 
 
-def sent(producer):
+def sent_records(producer):
     return {(partition, number) for partition, count in enumerate(producer.sent) for number in range(count)}
 
 
 def bounce(cluster, group, hard):
-    broker = coordinator(cluster, group)
+    broker = coordinator_of(cluster, group)
     if hard:
         broker.kill()
     else:
@@ -98,19 +98,19 @@ def bounce(cluster, group, hard):
     cluster.wait_until_in_sync(OFFSETS)
 
 
-def read_through(cluster, topic, protocol, hows):
-    """Restart the coordinator of a reading group: each record is read, and committed records are not read again."""
+def check_reading(cluster, topic, protocol, restarts):
+    """Restart the coordinator of a group: every record is read, and no committed record is read again."""
     group = f"group of {topic}"
     with load(cluster, topic) as producer:
         members = [Member(cluster.bootstrap_servers, topic, group, protocol) for _ in range(CONSUMERS)]
-        wait_until(lambda: shared(members), "two members that share the partitions")
-        for hard in hows:
+        wait_until(lambda: are_shared(members), "two members that share the partitions")
+        for hard in restarts:
             bounce(cluster, group, hard)
             producer.wait_for_more(SOME)
-            wait_until(lambda: shared(members), "the members to share the partitions again")
+            wait_until(lambda: are_shared(members), "the members to share the partitions again")
 
     def all_read():
-        return sent(producer) <= members[0].read.keys() | members[1].read.keys()
+        return sent_records(producer) <= members[0].read.keys() | members[1].read.keys()
 
     wait_until(all_read, "every record to be read")
     for member in members:
@@ -125,10 +125,10 @@ def read_through(cluster, topic, protocol, hows):
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_coordinator_bounces(cluster, topic, protocol):
-    """The coordinator dies, then stops normally, and restarts: members continue, and commits are kept."""
-    times = read_through(cluster, topic, protocol, [True, False])
+    """The coordinator is killed, later stopped normally, and restarted: members continue, and no commit is lost."""
+    times = check_reading(cluster, topic, protocol, [True, False])
     again = sum(count - 1 for count in times.values())
-    # A member rereads at most one batch per rebalance, which it had read but not committed.
+    # Per rebalance, a member rereads at most the one batch that it had read but not committed.
     assert again <= BATCH * CONSUMERS * 4
 
 
@@ -136,4 +136,4 @@ def test_coordinator_bounces(cluster, topic, protocol):
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_repeated_coordinator_bounces(cluster, topic, protocol):
     """The coordinator is killed and stopped normally in turn, five times each."""
-    read_through(cluster, topic, protocol, [True, False] * BOUNCES)
+    check_reading(cluster, topic, protocol, [True, False] * BOUNCES)

@@ -1,4 +1,4 @@
-"""Real brokers that are killed and stopped under load: the journals of their controllers replay equally."""
+"""Real brokers that are killed and stopped under load: replays of their controllers' journals match the recordings."""
 
 from steady_load import SOME, load
 
@@ -9,7 +9,7 @@ from tests.support.process_cluster import ProcessCluster, direct_places
 
 
 def test_journals_of_killed_brokers(zookeeper, tmp_path, topic):
-    """``kill -9`` of a leader, of the controller, of all brokers: the journals of all processes replay equally."""
+    """After ``kill -9`` of a leader, the controller and all brokers, replays of all journals match the recordings."""
     places = direct_places(f"{zookeeper.connect_string}/journal")
     with ProcessCluster(tmp_path, places) as cluster:
         with load(cluster, topic) as producer:

@@ -34,19 +34,19 @@ def cluster(shared_cluster, links):
             broker.resume()
 
 
-def others_than(cluster, broker_id):
+def other_brokers(cluster, broker_id):
     return cluster.brokers.keys() - {broker_id}
 
 
-def new_leader(cluster, topic, old):
+def wait_for_new_leader(cluster, topic, old):
     """Wait until another broker leads, in the metadata of the other brokers."""
-    broker_id = min(others_than(cluster, old))
+    broker_id = min(other_brokers(cluster, old))
 
-    def found():
+    def has_new_leader():
         view = cluster.partitions(topic, broker_id).get(0)
         return view is not None and view.leader not in (old, -1)
 
-    wait_until(found, f"another leader than broker {old}")
+    wait_until(has_new_leader, f"another leader than broker {old}")
 
 
 def in_sync(cluster, topic, broker_id):
@@ -55,37 +55,37 @@ def in_sync(cluster, topic, broker_id):
 
 
 def test_a_leader_hangs(cluster, topic):
-    """A leader that is paused for longer than its session timeout acknowledges nothing that is lost later."""
+    """A leader that is paused for longer than its session timeout acknowledges no record that is lost later."""
     with load(cluster, topic) as producer:
         leader = cluster.leader(topic)
         cluster.brokers[leader].pause()
-        new_leader(cluster, topic, leader)
+        wait_for_new_leader(cluster, topic, leader)
         producer.wait_for_more(SOME)
         cluster.brokers[leader].resume()
         cluster.wait_until_in_sync(topic)
 
 
 def test_a_controller_hangs(cluster, topic):
-    """A controller that resumes after its session finds another controller, and writes nothing as controller."""
+    """A controller that resumes after its session expired finds another controller, and writes nothing itself."""
     with load(cluster, topic) as producer:
         controller = cluster.controller()
         cluster.brokers[controller].pause()
-        new_controller(cluster, controller)
+        wait_for_new_controller(cluster, controller)
         producer.wait_for_more(SOME)
         cluster.brokers[controller].resume()
         cluster.wait_until_in_sync(topic)
 
 
-def new_controller(cluster, old):
-    broker_id = min(others_than(cluster, old))
+def wait_for_new_controller(cluster, old):
+    broker_id = min(other_brokers(cluster, old))
     wait_until(lambda: cluster.metadata(broker_id)["controller_id"] not in (old, -1), f"another controller than {old}")
 
 
 def test_a_disconnected_follower(cluster, links, topic):
-    """A follower without its leaders leaves the ISR after the lag limit, and rejoins later."""
+    """A follower that is disconnected from its leaders leaves the ISR after the lag limit, and rejoins later."""
     with load(cluster, topic) as producer:
         follower = 1 + cluster.controller() % 3
-        others = others_than(cluster, follower)
+        others = other_brokers(cluster, follower)
         cut(links, {follower}, others)
         wait_until(
             lambda: all(
@@ -100,7 +100,7 @@ def test_a_disconnected_follower(cluster, links, topic):
 
 
 def test_a_leader_with_slow_links_dies(cluster, links, topic):
-    """Records that reach followers late are acknowledged late: the leader's death loses none of them."""
+    """With slow links to followers, records are acknowledged late, so that none is lost when the leader dies."""
     with load(cluster, topic) as producer:
         links.slow(cluster.brokers, cluster.brokers, FAR_S)
         producer.wait_for_more(SOME)
@@ -117,7 +117,7 @@ def test_a_leader_without_zookeeper(cluster, links, topic):
     with load(cluster, topic) as producer:
         leader = cluster.leader(topic)
         cut(links, {leader}, {COORDINATOR})
-        new_leader(cluster, topic, leader)
+        wait_for_new_leader(cluster, topic, leader)
         producer.wait_for_more(SOME)
         links.heal()
         cluster.wait_until_in_sync(topic)
@@ -126,12 +126,12 @@ def test_a_leader_without_zookeeper(cluster, links, topic):
 @pytest.mark.soak
 @pytest.mark.parametrize("outward", [True, False])
 def test_a_leader_with_one_way_links(cluster, links, topic, outward):
-    """One direction of all links of a leader is cut, to brokers and ZooKeeper: another leads, nothing is lost."""
+    """When a leader's links to brokers and ZooKeeper are cut in one direction, another leads, and no record is lost."""
     with load(cluster, topic) as producer:
         leader = cluster.leader(topic)
-        others = {*others_than(cluster, leader), COORDINATOR}
+        others = {*other_brokers(cluster, leader), COORDINATOR}
         links.cut_one_way(*(({leader}, others) if outward else (others, {leader})))
-        new_leader(cluster, topic, leader)
+        wait_for_new_leader(cluster, topic, leader)
         producer.wait_for_more(SOME)
         links.heal()
         cluster.wait_until_in_sync(topic)
@@ -139,7 +139,7 @@ def test_a_leader_with_one_way_links(cluster, links, topic, outward):
 
 @pytest.mark.soak
 def test_slow_links(cluster, links, topic):
-    """Links between brokers are 150 ms slower, those to ZooKeeper 50 ms: all stay in sync, and nothing is lost."""
+    """With delays of 150 ms between brokers and 50 ms to ZooKeeper, all replicas stay in sync; no record is lost."""
     with load(cluster, topic) as producer:
         links.slow(cluster.brokers, cluster.brokers, 0.15)
         links.slow(cluster.brokers, {COORDINATOR}, 0.05)

@@ -1,4 +1,4 @@
-"""An open cluster becomes a locked one by rolling restarts under load, as the documentation describes."""
+"""An open cluster is secured by rolling restarts under load, in the documented steps."""
 
 import re
 import socket
@@ -28,7 +28,7 @@ AUTHORIZER = "kafka.security.authorizer.AclAuthorizer"
 PAGE = Path(__file__).parents[2] / "docs/how-to/security.md"
 
 
-class Locking:
+class LockingSteps:
     """The steps of the documentation, each with a restart of every broker."""
 
     def __init__(self, scene, topic):
@@ -48,7 +48,7 @@ class Locking:
         self.seconds.append(round(time.monotonic() - started_s, 1))
 
     def admin(self):
-        """Return a client of the administrator, which must exist until its requests are done."""
+        """Return an admin client, which must be kept referenced until its requests are done."""
         return AdminClient({"bootstrap.servers": self.scene.servers, **self.scene.client_settings()})
 
     def create_user(self):
@@ -84,25 +84,25 @@ def is_reconnect(error):
 
 
 @pytest.mark.soak
-def test_open_cluster_becomes_a_locked_one(zookeeper, tmp_path, topic):
-    """Producer and consumer change to the secured listener once; nothing acknowledged is lost, and no client fails."""
+def test_open_cluster_is_locked_under_load(zookeeper, tmp_path, topic):
+    """Clients change to the secured listener once; no acknowledged record is lost, and no client fails."""
     scene = SecuredProcesses(tmp_path, f"{zookeeper.connect_string}/{topic}")
     key_store = scene.new_certificate()
-    locking, errors = Locking(scene, topic), []
+    steps, errors = LockingSteps(scene, topic), []
     with scene.cluster as cluster:
         cluster.create_topic(topic, 3, 3, {"min.insync.replicas": 2})
         cluster.create_topic("secrets", 1, 3)
         in_plaintext = {"error_cb": errors.append}
         with clients(cluster.bootstrap_servers, topic, settings=in_plaintext) as (first, first_reader):
             first.longest_silence_s = 0.0
-            locking.restart_all(lambda broker: broker.settings.update(
+            steps.restart_all(lambda broker: broker.settings.update(
                 scene.listeners(broker, is_open=True) | scene.tls_and_sasl(key_store)
             ))  # fmt: skip
         check_healthy(cluster, topic, first)
         cluster.connect = scene.connect
-        locking.create_user()
+        steps.create_user()
         secured = "t-secured"
-        locking.topic = secured
+        steps.topic = secured
         cluster.create_topic(secured, 3, 3, {"min.insync.replicas": 2})
         settings = {**scene.client_settings("alice", PASSWORD), "error_cb": errors.append}
         silences_s = [first.longest_silence_s]
@@ -110,25 +110,25 @@ def test_open_cluster_becomes_a_locked_one(zookeeper, tmp_path, topic):
 
             def step(change):
                 second.longest_silence_s = 0.0
-                locking.restart_all(change)
+                steps.restart_all(change)
                 silences_s.append(second.longest_silence_s)
 
             step(lambda broker: broker.settings.update({"inter.broker.listener.name": "SASL_SSL"}))
             rights = {"authorizer.class.name": AUTHORIZER, "super.users": "User:broker;User:admin"}
             step(lambda broker: broker.settings.update(rights | {"allow.everyone.if.no.acl.found": "true"}))
-            assert locking.visible_topics() >= {topic, secured, "secrets"}
-            locking.create_acls()
+            assert steps.visible_topics() >= {topic, secured, "secrets"}
+            steps.create_acls()
             step(lambda broker: broker.settings.pop("allow.everyone.if.no.acl.found"))
             step(lambda broker: broker.settings.update(scene.listeners(broker, is_open=False)))
         check_healthy(cluster, secured, second)
-        assert locking.visible_topics() == {secured}
+        assert steps.visible_topics() == {secured}
         for broker in cluster.brokers.values():
             with socket.socket() as probe:
                 assert probe.connect_ex((broker.place.host, broker.place.port)) != 0
     waits = [round(each, 2) for each in silences_s]
     print(
         f"{first.acknowledged_count} + {second.acknowledged_count} records acknowledged; seconds per step "
-        f"{locking.seconds}; longest time without acknowledgement per step {waits} s; {len(errors)} reconnects"
+        f"{steps.seconds}; longest time without acknowledgement per step {waits} s; {len(errors)} reconnects"
     )
     unexpected = [error for error in errors if not is_reconnect(error)]
     assert (unexpected, first_reader.errors, second_reader.errors) == ([], [], [])
@@ -136,7 +136,7 @@ def test_open_cluster_becomes_a_locked_one(zookeeper, tmp_path, topic):
 
 
 def test_documented_steps():
-    """The table of the documentation has the steps of the test."""
+    """The table in the documentation lists the steps of the test."""
     steps = re.findall(r"^\| (\d) \| (.*?) \|", PAGE.read_text(), re.MULTILINE)
     texts = [text for _, text in steps]
     assert "SASL_SSL" in texts[0]

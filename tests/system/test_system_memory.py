@@ -26,7 +26,7 @@ pytestmark = pytest.mark.soak
 
 MIB = 2**20
 PRODUCE_SECONDS_MAX = 2.0
-"""Limit of one produce; other tests may run, but the produce must not wait for the attack's end."""
+"""Limit for one produce request: other tests may slow it down, but it must not wait until the attack ends."""
 
 
 @pytest.fixture
@@ -40,7 +40,7 @@ def process(tmp_path: Path) -> Iterator[StandaloneProcess]:
 
 
 def produce(client: BlockingClient, size: int = 200_000) -> float:
-    """Produce a record, and return the time that it took."""
+    """Produce a record, and return the duration in seconds."""
     records = build_batch([Record(0, 0, None, bytes(size))])
     body = {
         "transactional_id": None,
@@ -48,28 +48,28 @@ def produce(client: BlockingClient, size: int = 200_000) -> float:
         "timeout_ms": 10_000,
         "topic_data": [{"name": "t", "partition_data": [{"index": 0, "records": records}]}],
     }
-    began = time.monotonic()
+    started_s = time.monotonic()
     answer = client.request(PRODUCE, body, version=7)
     assert answer["responses"][0]["partition_responses"][0]["error_code"] == 0
-    return time.monotonic() - began
+    return time.monotonic() - started_s
 
 
 def slowest_produce(port: int, count: int = 50) -> float:
-    """Return the longest time of some produces by an honest client."""
+    """Return the longest duration of ``count`` produce requests from an honest client."""
     with BlockingClient("127.0.0.1", port, timeout_s=30) as client:
         return max(produce(client) for _ in range(count))
 
 
-def settled_memory(process: StandaloneProcess, below: int) -> int:
-    """Return the process's memory when it is below a bound, or after 20 seconds; sessions take six."""
-    until = time.monotonic() + 20
-    while process.resident_bytes() > below and time.monotonic() < until:
+def memory_after_attack(process: StandaloneProcess, below: int) -> int:
+    """Return the process's memory once it is below a bound, or after 20 seconds; sessions expire after six."""
+    deadline_s = time.monotonic() + 20
+    while process.resident_bytes() > below and time.monotonic() < deadline_s:
         slowest_produce(process.port, 1)
     return process.resident_bytes()
 
 
 def test_half_sent_requests(process: StandaloneProcess) -> None:
-    """S2: twelve requests of 100 MiB, each without its last 5 MiB, and one more byte from time to time."""
+    """S2: twelve requests of 100 MiB each lack their last 5 MiB, and send one more byte from time to time."""
     before = process.resident_bytes()
     header = bytes(build_request_header(1, PRODUCE.key, 7, 1, "attacker"))
     with ExitStack() as stack:
@@ -91,7 +91,7 @@ def test_half_sent_requests(process: StandaloneProcess) -> None:
                     pass
             slowest = max(slowest, slowest_produce(process.port, 10))
         peak = process.resident_bytes()
-    after = settled_memory(process, before + 100 * MIB)
+    after = memory_after_attack(process, before + 100 * MIB)
     print(f"\nS2: before {before >> 20}, peak {peak >> 20}, after {after >> 20} MiB; slowest produce {slowest:.3f} s")
     assert slowest < PRODUCE_SECONDS_MAX
     assert peak - before < (512 + 100 + 100) * MIB
@@ -99,11 +99,11 @@ def test_half_sent_requests(process: StandaloneProcess) -> None:
 
 
 def test_group_metadata(process: StandaloneProcess) -> None:
-    """S5: a hundred groups with 12 MiB of metadata each, then three hundred with 1 MiB."""
+    """S5: members join a hundred groups with 12 MiB of metadata each, then three hundred with 1 MiB."""
     with BlockingClient("127.0.0.1", process.port, timeout_s=30) as client:
-        until = time.monotonic() + 30
+        deadline_s = time.monotonic() + 30
         while client.request(FIND_COORDINATOR, {"key": "g", "key_type": 0}, version=2)["error_code"]:
-            assert time.monotonic() < until
+            assert time.monotonic() < deadline_s
     before = process.resident_bytes()
     codes: dict[int, int] = {}
     slowest = 0.0
@@ -124,7 +124,7 @@ def test_group_metadata(process: StandaloneProcess) -> None:
             if number % 50 == 0:
                 slowest = max(slowest, slowest_produce(process.port, 10))
         peak = process.resident_bytes()
-    after = settled_memory(process, before + 60 * MIB)
+    after = memory_after_attack(process, before + 60 * MIB)
     print(f"\nS5: before {before >> 20}, peak {peak >> 20}, after {after >> 20} MiB; {codes}; slowest {slowest:.3f} s")
     assert codes[ErrorCode.MESSAGE_TOO_LARGE] == 100
     assert codes[ErrorCode.GROUP_MAX_SIZE_REACHED] > 100
@@ -156,7 +156,7 @@ def test_znodes(process: StandaloneProcess) -> None:
         kazoo.delete(path)
     kazoo.stop()
     kazoo.close()
-    after = settled_memory(process, before + 100 * MIB)
+    after = memory_after_attack(process, before + 100 * MIB)
     print(f"\nS9: before {before >> 20}, peak {peak >> 20}, after {after >> 20} MiB; {refused} refused; {slowest:.3f}")
     assert answer["topics"][0]["error_code"] == 0
     assert refused > 500
@@ -166,7 +166,7 @@ def test_znodes(process: StandaloneProcess) -> None:
 
 
 def test_half_sent_http_requests(process: StandaloneProcess) -> None:
-    """S11: 1,100 incomplete requests at the admin port."""
+    """S11: a client sends 1,100 incomplete requests to the admin port."""
     with ExitStack() as stack:
         for _ in range(1100):
             attacker = stack.enter_context(socket.create_connection(("127.0.0.1", process.admin_port)))

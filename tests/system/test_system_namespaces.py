@@ -39,15 +39,15 @@ def cluster(shared_cluster, links):
     links.heal()
 
 
-def others_than(cluster, broker_id):
+def other_brokers(cluster, broker_id):
     return cluster.brokers.keys() - {broker_id}
 
 
 def test_a_leader_is_disconnected_from_all_except_clients(cluster, links, topic):
-    """The leader stops acknowledging; another leads after its session's expiry, and it follows after it reconnects."""
+    """The leader stops acknowledging; another leads after the session expires; the old one becomes a follower."""
     with load(cluster, topic) as producer:
         leader = cluster.leader(topic)
-        cut(links, {leader}, {COORDINATOR, *others_than(cluster, leader)})
+        cut(links, {leader}, {COORDINATOR, *other_brokers(cluster, leader)})
         cluster.wait_until_out_of_sync(topic, leader)
         producer.wait_for_more(SOME)
         links.heal()
@@ -58,10 +58,10 @@ def test_a_leader_is_disconnected_from_all_except_clients(cluster, links, topic)
 @pytest.mark.parametrize("role", ["leader", "controller"])
 @pytest.mark.parametrize("outward", [True, False])
 def test_one_direction_is_lost(cluster, links, topic, role, outward):
-    """A broker with links in one direction only: others take over, and nothing is lost."""
+    """When a broker's links work in one direction only, others take over, and no record is lost."""
     with load(cluster, topic) as producer:
         broker_id = cluster.leader(topic) if role == "leader" else cluster.controller()
-        others = {COORDINATOR, *others_than(cluster, broker_id)}
+        others = {COORDINATOR, *other_brokers(cluster, broker_id)}
         links.cut_one_way(*(({broker_id}, others) if outward else (others, {broker_id})))
         cluster.wait_until_out_of_sync(topic, broker_id)
         producer.wait_for_more(SOME)
@@ -70,8 +70,8 @@ def test_one_direction_is_lost(cluster, links, topic, role, outward):
 
 
 @pytest.mark.soak
-def test_a_controller_that_reaches_brokers_but_not_zookeeper(cluster, links, topic):
-    """Another broker becomes controller; commands of the old one are rejected."""
+def test_a_controller_without_zookeeper(cluster, links, topic):
+    """Another broker becomes controller, and brokers reject commands from the old controller."""
     with load(cluster, topic) as producer:
         old = cluster.controller()
         cut(links, {old}, {COORDINATOR})

@@ -20,13 +20,13 @@ def shared_cluster(zookeeper, tmp_path_factory):
         yield cluster
 
 
-def moved(replicas):
-    """Return an assignment with one other broker: broker n -> n + 1, in another order."""
+def rotated_replicas(replicas):
+    """Return a different assignment: broker n becomes n + 1, in reverse order."""
     return [replica % BROKERS + 1 for replica in reversed(replicas)]
 
 
 def reassign(cluster, topic, targets):
-    """Request new replicas; None as a target cancels.
+    """Request new replicas; the target None cancels a reassignment.
 
     :return: the error of each partition.
     """
@@ -37,7 +37,7 @@ def reassign(cluster, topic, targets):
     return {row["partition_index"]: ErrorCode.of(row["error_code"]) for row in answer["responses"][0]["partitions"]}
 
 
-def under_way(cluster):
+def reassignments_in_progress(cluster):
     """Return the reassignments in progress: partition -> row of the response."""
     body = {"timeout_ms": 20_000, "topics": None}
     answer = cluster.request(messages.LIST_PARTITION_REASSIGNMENTS, body, of=cluster.controller())
@@ -48,18 +48,21 @@ def under_way(cluster):
 def wait_until_moved(cluster, topic, targets):
     """Wait until every broker reports the wanted replicas, and no reassignment is in progress."""
 
-    def described(broker):
+    def replicas_by_partition(broker):
         return {p: list(view.replicas) for p, view in cluster.partitions(topic, broker.broker_id).items()}
 
     wait_until(
-        lambda: not under_way(cluster) and all(described(broker) == targets for broker in cluster.answering),
+        lambda: (
+            not reassignments_in_progress(cluster)
+            and all(replicas_by_partition(broker) == targets for broker in cluster.answering)
+        ),
         f"the replicas to be {targets}",
         REASSIGNMENT_S_MAX,
-        lambda: [under_way(cluster), *map(described, cluster.answering)],
+        lambda: [reassignments_in_progress(cluster), *map(replicas_by_partition, cluster.answering)],
     )
 
 
-def holders(cluster, topic, partition):
+def brokers_with_files(cluster, topic, partition):
     """Return the brokers that have files of a partition."""
     return {
         broker.broker_id
@@ -80,7 +83,7 @@ def bounce(cluster, broker, clean):
 def test_reassignment_while_brokers_bounce(cluster, topic, bounces):
     """Every partition gets the requested replicas, the old files are deleted, and nothing is lost."""
     with load(cluster, topic, partitions=PARTITIONS, min_in_sync=3) as producer:
-        targets = {p: moved(view.replicas) for p, view in cluster.partitions(topic).items()}
+        targets = {p: rotated_replicas(view.replicas) for p, view in cluster.partitions(topic).items()}
         assert set(reassign(cluster, topic, targets).values()) == {ErrorCode.NONE}
         for count in range(bounces):
             bounce(cluster, cluster.brokers[count % BROKERS + 1], clean=count % 2 == 0)
@@ -89,25 +92,30 @@ def test_reassignment_while_brokers_bounce(cluster, topic, bounces):
         producer.wait_for_more(SOME)
     for partition, replicas in targets.items():
         wait_until(
-            lambda partition=partition, replicas=replicas: holders(cluster, topic, partition) == set(replicas),
+            lambda partition=partition, replicas=replicas: (
+                brokers_with_files(cluster, topic, partition) == set(replicas)
+            ),
             f"only {replicas} to have {topic}-{partition}",
         )
 
 
 def test_a_reassignment_that_cannot_finish_is_cancelled(cluster, topic):
-    """A target that is down prevents the completion; after the cancellation, nothing is left of it."""
+    """A reassignment to a broker that is down cannot finish; a cancellation deletes the new replica's files."""
     with load(cluster, topic, partitions=BROKERS) as producer:
         before = {p: list(view.replicas) for p, view in cluster.partitions(topic).items()}
-        # A broker that is known to be down would be rejected as a target.
+        # A target that the controller knows to be down would be rejected.
         absent = next(broker_id for broker_id in cluster.brokers if broker_id != cluster.controller())
         partition = next(p for p, replicas in before.items() if absent not in replicas)
         cluster.brokers[absent].pause()
         assert reassign(cluster, topic, {partition: [absent, *before[partition][1:]]}) == {partition: ErrorCode.NONE}
         producer.wait_for_more(SOME)
-        assert under_way(cluster)[partition]["adding_replicas"] == [absent]
+        assert reassignments_in_progress(cluster)[partition]["adding_replicas"] == [absent]
         assert reassign(cluster, topic, {partition: None}) == {partition: ErrorCode.NONE}
         assert reassign(cluster, topic, {partition: None}) == {partition: ErrorCode.NO_REASSIGNMENT_IN_PROGRESS}
         cluster.brokers[absent].resume()
         # As in Kafka, the replica to remove is then the last one.
         wait_until_moved(cluster, topic, {**before, partition: before[partition][1:] + before[partition][:1]})
-        wait_until(lambda: holders(cluster, topic, partition) == set(before[partition]), "no file to be left")
+        wait_until(
+            lambda: brokers_with_files(cluster, topic, partition) == set(before[partition]),
+            "the new replica's files to be deleted",
+        )

@@ -59,23 +59,23 @@ class AdminApi:
             return json.load(answer)
 
 
-def filled(value, names):
-    """Return a row of the table with the names of topics filled in."""
+def substitute(value, names):
+    """Return a value from the table with the names substituted in all of its strings."""
     if isinstance(value, str):
         for name, text in names.items():
             value = value.replace("{" + name + "}", text)
         return value
     if isinstance(value, dict):
-        return {filled(key, names): filled(each, names) for key, each in value.items()}
-    return [filled(each, names) for each in value] if isinstance(value, (list, tuple)) else value
+        return {substitute(key, names): substitute(each, names) for key, each in value.items()}
+    return [substitute(each, names) for each in value] if isinstance(value, (list, tuple)) else value
 
 
-def same(data, chosen):
-    """Return the fields that must be equal each time."""
-    return {key: each for key, each in data.items() if key not in chosen} if isinstance(data, dict) else data
+def fixed_fields(data, variable_fields):
+    """Return the fields that are equal in all requests."""
+    return {key: each for key, each in data.items() if key not in variable_fields} if isinstance(data, dict) else data
 
 
-def held(tree, path):
+def read_znode(tree, path):
     """Return a znode's data as responses show it; None if it does not exist."""
     try:
         text = (tree.get(path)[0] or b"").decode()  # persistent paths have no data
@@ -86,17 +86,17 @@ def held(tree, path):
 
 def next_plan(tree):
     """Return the ID of the next plan."""
-    known = held(tree, "/kreplica/plans")
-    return f"plan-{(known['last_number'] if known else 0) + 1:010d}"
+    described = read_znode(tree, "/kreplica/plans")
+    return f"plan-{(described['last_number'] if described else 0) + 1:010d}"
 
 
-def prepare(ask, requests, names):
+def prepare(send, requests, names):
     for method, path, body in requests:
-        ask(method, filled(path, names), filled(body, names))
+        send(method, substitute(path, names), substitute(body, names))
 
 
 @contextmanager
-def stopped(process):
+def paused(process):
     process.pause()
     try:
         yield
@@ -105,50 +105,52 @@ def stopped(process):
 
 
 @pytest.mark.parametrize("write", WRITES, ids=lambda write: write.name.replace(" ", "-"))
-def test_the_znodes_of_a_write(write, cluster, tree, topic):
+def test_a_dry_run_shows_the_znodes_of_a_write(write, cluster, tree, topic):
     """A dry run shows the znodes and writes none; the same request then writes exactly these znodes."""
-    ask = AdminApi(cluster, tree)
+    send = AdminApi(cluster, tree)
     names = {"topic": topic, "new": f"{topic}-new", "plan": next_plan(tree)}
-    ask("POST", "/v1/topics", {"name": topic, "partitions": 1, "replication_factor": 2})
-    prepare(ask, write.before, names)
+    send("POST", "/v1/topics", {"name": topic, "partitions": 1, "replication_factor": 2})
+    prepare(send, write.before, names)
     if write.until is not None:
-        where, member, value = filled(write.until, names)
-        wait_until(lambda: ask("GET", where)[member] == value, f"{where} to be {value}", 30)
-    method, path, body = write.method, filled(write.path, names), filled(write.body, names)
-    paths = filled(write.znodes, names)
+        where, member, value = substitute(write.until, names)
+        wait_until(lambda: send("GET", where)[member] == value, f"{where} to be {value}", 30)
+    method, path, body = write.method, substitute(write.path, names), substitute(write.body, names)
+    paths = substitute(write.znodes, names)
 
-    tried = ask(method, f"{path}?dry_run=true", body)
-    assert tried["dry_run"] is True
-    assert [row["path"] for row in tried["znodes"]] == [path.removesuffix("*") for path in paths]
-    before = {row["path"]: held(tree, row["path"]) for row in tried["znodes"]}
-    assert all(before[row["path"]] != row.get("data") for row in tried["znodes"]), "nothing was written"
+    preview = send(method, f"{path}?dry_run=true", body)
+    assert preview["dry_run"] is True
+    assert [row["path"] for row in preview["znodes"]] == [path.removesuffix("*") for path in paths]
+    before = {row["path"]: read_znode(tree, row["path"]) for row in preview["znodes"]}
+    assert all(before[row["path"]] != row.get("data") for row in preview["znodes"]), "nothing was written"
 
     if write.is_taken:
-        with ThreadPoolExecutor(1) as other, stopped(cluster.brokers[ask.controller]):
-            asked = other.submit(ask, method, path, body)
-            (row,) = tried["znodes"]
-            found = seen(tree, row["path"])
+        with ThreadPoolExecutor(1) as other, paused(cluster.brokers[send.controller]):
+            pending = other.submit(send, method, path, body)
+            (row,) = preview["znodes"]
+            found = wait_for_znode(tree, row["path"])
             assert found == row["data"]
-            cluster.brokers[ask.controller].resume()
-            done = asked.result(30)
+            cluster.brokers[send.controller].resume()
+            done = pending.result(30)
     else:
-        with stopped(cluster.brokers[ask.controller]) if write.is_changed else nullcontext():
-            done = ask(method, path, body)
+        with paused(cluster.brokers[send.controller]) if write.is_changed else nullcontext():
+            done = send(method, path, body)
             for row in done["znodes"]:
-                assert held(tree, row["path"]) == row.get("data"), row
+                assert read_znode(tree, row["path"]) == row.get("data"), row
     assert done["dry_run"] is False
-    for row, shown, path in zip(done["znodes"], tried["znodes"], paths, strict=True):
+    for row, shown, path in zip(done["znodes"], preview["znodes"], paths, strict=True):
         assert row["path"].startswith(path.removesuffix("*"))
         assert row["operation"] == shown["operation"]
-        assert same(row.get("data"), write.chosen) == same(shown.get("data"), write.chosen)
-    prepare(ask, write.after, names)
+        assert fixed_fields(row.get("data"), write.variable_fields) == fixed_fields(
+            shown.get("data"), write.variable_fields
+        )
+    prepare(send, write.after, names)
 
 
-def seen(tree, path):
+def wait_for_znode(tree, path):
     """Return a znode's data as soon as the znode exists."""
     deadline_s = time.monotonic() + SEEN_S_MAX
     while time.monotonic() < deadline_s:
-        found = held(tree, path)
+        found = read_znode(tree, path)
         if found is not None:
             return found
         time.sleep(0.01)
@@ -157,28 +159,30 @@ def seen(tree, path):
 
 def test_requests_take_effect(cluster, tree, topic):
     """Through another broker's API, the controller creates a topic, adds partitions and deletes it."""
-    ask = AdminApi(cluster, tree)
-    made = ask("POST", "/v1/topics", {"name": topic, "partitions": 2, "replication_factor": 2})
+    send = AdminApi(cluster, tree)
+    made = send("POST", "/v1/topics", {"name": topic, "partitions": 2, "replication_factor": 2})
     assert made["led"] is True
-    assert ask("PATCH", f"/v1/topics/{topic}", {"partitions": 4})["led"] is True
-    partitions = ask("GET", f"/v1/topics/{topic}/partitions")["partitions"]
+    assert send("PATCH", f"/v1/topics/{topic}", {"partitions": 4})["led"] is True
+    partitions = send("GET", f"/v1/topics/{topic}/partitions")["partitions"]
     assert [row["partition"] for row in partitions] == [0, 1, 2, 3]
     assert all(row["leader"] is not None for row in partitions)
-    assert ask("DELETE", f"/v1/topics/{topic}")["deleted"] is True
+    assert send("DELETE", f"/v1/topics/{topic}")["deleted"] is True
     assert tree.exists(f"/brokers/topics/{topic}") is None
 
 
 def test_settings_take_effect(cluster, tree, topic):
-    """Kafka's own requests return a setting that was changed by REST, on every broker."""
-    ask = AdminApi(cluster, tree)
-    ask("POST", "/v1/topics", {"name": topic, "partitions": 1})
-    ask("PATCH", f"/v1/configs/topics/{topic}", {"set": {"max.message.bytes": 4321}})
+    """Every broker's DescribeConfigs response contains a setting that was changed through the REST API."""
+    send = AdminApi(cluster, tree)
+    send("POST", "/v1/topics", {"name": topic, "partitions": 1})
+    send("PATCH", f"/v1/configs/topics/{topic}", {"set": {"max.message.bytes": 4321}})
 
-    def known(of):
+    def described(of):
         url = json.loads(tree.get(f"/brokers/ids/{of}")[0])["kreplica_admin"]
         rows = json.load(urlopen(f"{url}/v1/configs/topics/{topic}"))["configs"]
         return next(row for row in rows if row["name"] == "max.message.bytes")
 
-    wait_until(lambda: all(known(of)["value"] == "4321" for of in (1, 2)), "both brokers to know it", 10)
-    assert known(1)["source"] == "dynamic_topic_config"
-    assert known(1)["default_value"] == "1048588"
+    wait_until(
+        lambda: all(described(of)["value"] == "4321" for of in (1, 2)), "both brokers to return the new value", 10
+    )
+    assert described(1)["source"] == "dynamic_topic_config"
+    assert described(1)["default_value"] == "1048588"

@@ -43,14 +43,14 @@ class Operator:
 
     def _run(self):
         while not self._finishing.wait(self._random.uniform(0, 0.3)):
-            acts = [self._create, self._create, self._delete, self._grow, self._move, self._move, self._cancel]
-            act = self._random.choice(acts) if self._topics else self._create
+            actions = [self._create, self._create, self._delete, self._grow, self._move, self._move, self._cancel]
+            action = self._random.choice(actions) if self._topics else self._create
             try:
-                self.done += act() is ErrorCode.NONE
+                self.done += action() is ErrorCode.NONE
             except (OSError, ServerFailed):
                 pass  # no response, or no controller: the request may or may not take effect
 
-    def _ask(self, api, body, version=None):
+    def _send(self, api, body, version=None):
         body = {"timeout_ms": TIMEOUT_MS, **body}
         return self._cluster.request(api, body, of=self._cluster.controller(), version=version)
 
@@ -64,18 +64,18 @@ class Operator:
             "assignments": [],
             "configs": [],
         }
-        answer = self._ask(messages.CREATE_TOPICS, {"topics": [row], "validate_only": False})
+        answer = self._send(messages.CREATE_TOPICS, {"topics": [row], "validate_only": False})
         return ErrorCode.of(answer["topics"][0]["error_code"])
 
     def _delete(self):
         name = self._topics.pop(self._random.randrange(len(self._topics)))
-        answer = self._ask(messages.DELETE_TOPICS, {"topic_names": [name]}, DELETE_BY_NAME_MAX)
+        answer = self._send(messages.DELETE_TOPICS, {"topic_names": [name]}, DELETE_BY_NAME_MAX)
         return ErrorCode.of(answer["responses"][0]["error_code"])
 
     def _grow(self):
         name = self._random.choice(self._topics)
         row = {"name": name, "count": len(self._cluster.partitions(name)) + 2, "assignments": None}
-        answer = self._ask(messages.CREATE_PARTITIONS, {"topics": [row], "validate_only": False})
+        answer = self._send(messages.CREATE_PARTITIONS, {"topics": [row], "validate_only": False})
         return ErrorCode.of(answer["results"][0]["error_code"])
 
     def _move(self):
@@ -89,23 +89,23 @@ class Operator:
         rows = [{"partition_index": p, "replicas": replicas()} for p in self._cluster.partitions(name)]
         if not rows:
             return None
-        answer = self._ask(messages.ALTER_PARTITION_REASSIGNMENTS, {"topics": [{"name": name, "partitions": rows}]})
+        answer = self._send(messages.ALTER_PARTITION_REASSIGNMENTS, {"topics": [{"name": name, "partitions": rows}]})
         return ErrorCode.of(answer["error_code"] or answer["responses"][0]["partitions"][0]["error_code"])
 
 
-def trouble(cluster, zookeeper, rng):
-    """Inject one fault, and end it."""
-    what = rng.choice(["kill", "kill two", "stop", "pause", "zookeeper"])
-    if what == "zookeeper":
+def inject_fault(cluster, zookeeper, rng):
+    """Inject a random fault, and end it."""
+    fault = rng.choice(["kill", "kill two", "stop", "pause", "zookeeper"])
+    if fault == "zookeeper":
         (server,) = zookeeper.servers
         server.kill()
         time.sleep(rng.choice([0, 3]))
         server.start()
         zookeeper.wait_until_serving()
         return
-    brokers = rng.sample(list(cluster.brokers.values()), 2 if what == "kill two" else 1)
+    brokers = rng.sample(list(cluster.brokers.values()), 2 if fault == "kill two" else 1)
     for broker in brokers:
-        {"stop": broker.stop, "pause": broker.pause}.get(what, broker.kill)()
+        {"stop": broker.stop, "pause": broker.pause}.get(fault, broker.kill)()
     time.sleep(rng.choice([0, rng.uniform(0, 5)]))
     for broker in brokers:
         if broker.paused:
@@ -113,12 +113,12 @@ def trouble(cluster, zookeeper, rng):
     cluster.start()
 
 
-def is_whole(row):
+def has_all_replicas_in_sync(row):
     return row["leader_id"] >= 0 and {*row["isr_nodes"]} == {*row["replica_nodes"]}
 
 
-def faults(cluster):
-    """Return the differences from the expected state after the faults: metadata of all brokers, and files."""
+def find_inconsistencies(cluster):
+    """Return deviations from the expected state after the faults, in the metadata of all brokers and in their files."""
     metadata = {broker_id: cluster.metadata(broker_id)["topics"] for broker_id in cluster.brokers}
     rows = {
         (broker_id, topic["name"], row["partition_index"]): row
@@ -126,24 +126,24 @@ def faults(cluster):
         for topic in topics
         for row in topic["partitions"]
     }
-    found = [(*key, row) for key, row in rows.items() if not is_whole(row)]
+    found = [(*key, row) for key, row in rows.items() if not has_all_replicas_in_sync(row)]
     by_name = [{topic["name"]: topic for topic in topics} for topics in metadata.values()]
     if any(topics != by_name[0] for topics in by_name):
         found.append("the brokers' metadata differ")
     wanted = {(r, f"{topic}-{p}") for (_, topic, p), row in rows.items() for r in row["replica_nodes"]}
-    there = {
+    present = {
         (broker.broker_id, path.name)
         for broker in cluster.brokers.values()
         for root in broker.log_directories
         for path in root.iterdir()
         if path.is_dir()
     }
-    return found + sorted(wanted ^ there)
+    return found + sorted(wanted ^ present)
 
 
 @pytest.mark.parametrize("seed", range(3))
 def test_storm(tmp_path, topic, seed):
-    """No acknowledged record is lost; every request takes effect completely or not at all."""
+    """No acknowledged record is lost, and every request takes effect completely or not at all."""
     rng = random.Random(seed)
     with (
         RealZooKeeper(tmp_path / "zookeeper") as zookeeper,
@@ -156,7 +156,12 @@ def test_storm(tmp_path, topic, seed):
             Operator(cluster, seed) as operator,
         ):
             for _ in range(TURNS):
-                trouble(cluster, zookeeper, rng)
+                inject_fault(cluster, zookeeper, rng)
                 producer.wait_for_more(SOME, 60)
         assert operator.done > TURNS
-        wait_until(lambda: not faults(cluster), "all to be in order", 60, lambda: faults(cluster)[:20])
+        wait_until(
+            lambda: not find_inconsistencies(cluster),
+            "a consistent cluster",
+            60,
+            lambda: find_inconsistencies(cluster)[:20],
+        )

@@ -19,8 +19,8 @@ SOME = 200
 END_OF_LOG = -1
 
 
-class Verify:
-    """The command, which runs until ``outcome`` interrupts it.
+class VerifyCommand:
+    """The command ``kreplica verify``, which runs until ``stop`` interrupts it.
 
     :param words: additional options.
     """
@@ -51,7 +51,7 @@ class Verify:
         wait_until(lambda: self._end() >= wanted, f"{wanted} records", timeout_s)
 
     def _end(self):
-        """Return the highest committed offset that any broker has returned: without a leader none returns one."""
+        """Return the highest committed offset that a broker has returned; without a leader, no broker returns one."""
         rows = [{"partition_index": 0, "timestamp": END_OF_LOG}]
         body = {"replica_id": -1, "isolation_level": 0, "topics": [{"name": self._topic, "partitions": rows}]}
         answers = [
@@ -62,21 +62,21 @@ class Verify:
         self._seen = max(self._seen, *offsets)
         return self._seen
 
-    def outcome(self, status=0):
-        """Interrupt the writing, and return the result."""
+    def stop(self, status=0):
+        """Interrupt the command, and return its result."""
         self._process.send_signal(signal.SIGINT)
         out, err = self._process.communicate(timeout=120)
         assert self._process.returncode == status, out + err
         return json.loads(out)
 
 
-def found(result):
+def anomalies_in(result):
     return {row["kind"]: row["count"] for row in result["anomalies"] if row["count"]}
 
 
 def test_brokers_are_killed_and_stopped(cluster, topic):
-    """The leader is killed and restarted, the next one pauses for a while: nothing is lost, and the result is clean."""
-    with Verify(cluster, topic) as verify:
+    """One leader is killed and restarted, the next one paused: no record is lost, and the result is clean."""
+    with VerifyCommand(cluster, topic) as verify:
         killed = verify.leader
         killed.kill()
         verify.wait_for_more(SOME)
@@ -86,9 +86,9 @@ def test_brokers_are_killed_and_stopped(cluster, topic):
         stopped.pause()
         verify.wait_for_more(SOME)
         stopped.resume()
-        result = verify.outcome()
+        result = verify.stop()
     assert result["clean"]
-    assert found(result) == {}
+    assert anomalies_in(result) == {}
     assert result["records_acknowledged"] == result["records_sent"] > 3 * SOME
     assert 0.5 < result["longest_silence_seconds"] < 15
     assert result["client_errors"]
@@ -96,8 +96,8 @@ def test_brokers_are_killed_and_stopped(cluster, topic):
 
 
 def test_a_disk_loses_the_end_of_a_log(cluster, topic):
-    """The only replica returns without the last half of its acknowledged records: the exit status is 1."""
-    with Verify(cluster, topic, "--replication-factor", "1") as verify:
+    """If the only replica loses the last half of its acknowledged records, the exit status is 1."""
+    with VerifyCommand(cluster, topic, "--replication-factor", "1") as verify:
         broker = verify.leader
         broker.kill()
         (path,) = (broker.log_directories[0] / f"{topic}-0").glob("*.log")
@@ -105,39 +105,39 @@ def test_a_disk_loses_the_end_of_a_log(cluster, topic):
         broker.start()
         cluster.wait_until_in_sync(topic)
         verify.wait_for_more(SOME)
-        result = verify.outcome(status=1)
+        result = verify.stop(status=1)
     assert not result["clean"]
     assert result["settled"]
     assert result["producer_restarts"] == 1
-    assert found(result).keys() & {"lost write", "inconsistent acknowledgement", "inconsistent offsets"}
+    assert anomalies_in(result).keys() & {"lost write", "inconsistent acknowledgement", "inconsistent offsets"}
 
 
 @pytest.mark.soak
 @pytest.mark.parametrize("acks", ["all", "1"])
 def test_repeated_kills_of_all_brokers(cluster, topic, acks):
-    """Kills of any broker: with ``acks=all`` nothing is lost; with ``acks=1`` readers still agree with each other."""
+    """While brokers are killed, ``acks=all`` loses no record; with ``acks=1``, readers still agree with each other."""
     rng = random.Random(acks)
-    with Verify(cluster, topic, "--acks", acks, "--producers", "3") as verify:
+    with VerifyCommand(cluster, topic, "--acks", acks, "--producers", "3") as verify:
         for _ in range(10):
             broker = cluster.brokers[rng.choice(list(cluster.brokers))]
             rng.choice([broker.kill, broker.stop])()
             verify.wait_for_more(SOME)
             broker.start()
             cluster.wait_until_in_sync(topic)
-        result = verify.outcome()
+        result = verify.stop()
     assert result["clean"]
-    assert acks == "1" or found(result) == {}
+    assert acks == "1" or anomalies_in(result) == {}
 
 
 @pytest.mark.soak
 def test_brokers_are_disconnected(tmp_path, topic):
-    """The leader is disconnected from ZooKeeper, and possibly from the other brokers too, five times."""
+    """Five times, the leader is disconnected from ZooKeeper, and possibly from the other brokers too."""
     rng = random.Random(1)
     with (
         RealZooKeeper(tmp_path / "zookeeper") as zookeeper,
         ProxyLinks(zookeeper.connect_string) as links,
         ProcessCluster(tmp_path, links.places, links=links) as cluster,
-        Verify(cluster, topic) as verify,
+        VerifyCommand(cluster, topic) as verify,
     ):
         for _ in range(5):
             leader = verify.leader.broker_id
@@ -147,6 +147,6 @@ def test_brokers_are_disconnected(tmp_path, topic):
             verify.wait_for_more(SOME, 60)
             links.heal()
             cluster.wait_until_in_sync(topic)
-        result = verify.outcome()
+        result = verify.stop()
     assert result["clean"]
-    assert found(result) == {}
+    assert anomalies_in(result) == {}

@@ -23,7 +23,7 @@ def restart(coordinator, after_s):
     ids=["at once", "later than any session"],
 )
 def test_zookeeper_is_killed(tmp_path, topic, absence_s):
-    """The coordinator restarts before or after the sessions expire: all replicas get in sync, and nothing is lost."""
+    """If ZooKeeper restarts, before or after the sessions expire, all replicas get in sync, and no record is lost."""
     with (
         RealZooKeeper(tmp_path / "zookeeper") as zookeeper,
         ProcessCluster(tmp_path, direct_places(zookeeper.connect_string)) as cluster,
@@ -38,7 +38,7 @@ def test_zookeeper_is_killed(tmp_path, topic, absence_s):
 
 @pytest.mark.soak
 def test_an_ensemble_loses_its_leader(tmp_path, topic):
-    """Two of three servers remain: the load is interrupted briefly at most, no session expires."""
+    """With two of three servers left, the load is interrupted at most briefly, and no session expires."""
     with (
         RealZooKeeper(tmp_path / "zookeeper", places=[LOOPBACK] * 3) as zookeeper,
         ProcessCluster(tmp_path, direct_places(zookeeper.connect_string)) as cluster,
@@ -53,7 +53,7 @@ def test_an_ensemble_loses_its_leader(tmp_path, topic):
 
 
 def test_the_embedded_coordinator(tmp_path, topic):
-    """With the embedded coordinator: a leader is killed, then the coordinator, and both restart."""
+    """With the embedded coordinator, a leader and then the coordinator are killed and restarted: no record is lost."""
     with (
         CoordinatorProcess(tmp_path / "coordinator", tick_time_ms=200) as coordinator,
         ProcessCluster(tmp_path, direct_places(coordinator.address)) as cluster,
