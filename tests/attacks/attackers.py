@@ -36,7 +36,7 @@ CREATED_PREFIX = "created-"
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Addresses that an attacker can reach, and topics that it knows.
+    """The addresses and topics that an attack uses.
 
     :param topic: an existing topic with three replicas.
     :param compacted: an existing compacted topic.
@@ -52,7 +52,7 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Clock:
-    """Deadline of an attack."""
+    """The time at which an attack ends."""
 
     deadline_s: float
 
@@ -70,20 +70,20 @@ def _frame(api: Api, version: int, body: bytes, client_id: str = "attacker") -> 
 
 
 @contextlib.contextmanager
-def _connected(port: int, host: str, timeout_s: float = 20.0) -> Iterator[socket.socket]:
-    with socket.create_connection((host, port), timeout=timeout_s) as opened:
-        yield opened
+def _connect(port: int, host: str, timeout_s: float = 20.0) -> Iterator[socket.socket]:
+    with socket.create_connection((host, port), timeout=timeout_s) as connection:
+        yield connection
 
 
 def _exchange(target: Target, data: bytes) -> None:
     """Send one frame, and read until the response ends, the connection closes, or 20 s pass."""
-    with contextlib.suppress(OSError), _connected(target.port, target.host) as opened:
-        opened.sendall(data)
+    with contextlib.suppress(OSError), _connect(target.port, target.host) as connection:
+        connection.sendall(data)
         size = b""
-        while len(size) < 4 and (more := opened.recv(4 - len(size))):
+        while len(size) < 4 and (more := connection.recv(4 - len(size))):
             size += more
         left = struct.unpack(">i", size)[0] if len(size) == 4 else 0
-        while left > 0 and (more := opened.recv(min(left, 1 << 20))):
+        while left > 0 and (more := connection.recv(min(left, 1 << 20))):
             left -= len(more)
 
 
@@ -104,25 +104,25 @@ def large_metadata(target: Target, clock: Clock, random: Random) -> None:
 
 def partial_frames(target: Target, clock: Clock, random: Random) -> None:
     """S2: six connections, each with most of a 100 MiB request, and one more byte every two seconds."""
-    opened: list[socket.socket] = []
-    most = bytes(95 << 20)
+    connections: list[socket.socket] = []
+    body = bytes(95 << 20)
     while clock.runs:
-        while len(opened) < 6:
+        while len(connections) < 6:
             with contextlib.suppress(OSError):
                 one = socket.create_connection((target.host, target.port), timeout=20)
                 one.sendall(struct.pack(">i", FRAME_MAX) + struct.pack(">hhih", 0, 8, 1, -1))
                 one.settimeout(1.0)
                 with contextlib.suppress(OSError):
-                    one.sendall(most)
-                opened.append(one)
+                    one.sendall(body)
+                connections.append(one)
         time.sleep(2)
-        for one in list(opened):
+        for one in list(connections):
             try:
                 one.send(b"\0")
             except TimeoutError:
                 continue
             except OSError:
-                opened.remove(one)
+                connections.remove(one)
                 one.close()
 
 
@@ -194,35 +194,35 @@ def coordinator_flood(target: Target, clock: Clock, random: Random) -> None:
     """S9: znodes of a megabyte each in the embedded coordinator, created as fast as possible."""
     data = bytes(1_000_000)
     while clock.runs:
-        with contextlib.suppress(OSError, EOFError), _connected(target.coordinator_port, target.host) as opened:
-            opened.sendall(frame(ConnectRequest(0, 30_000, 0, bytes(16)).encode()))
-            opened.recv(1000)
+        with contextlib.suppress(OSError, EOFError), _connect(target.coordinator_port, target.host) as connection:
+            connection.sendall(frame(ConnectRequest(0, 30_000, 0, bytes(16)).encode()))
+            connection.recv(1000)
             for number in range(500):
                 if not clock.runs:
                     return
                 create = Create(f"/flood-{random.getrandbits(60)}", data)
-                opened.sendall(request_frame(number + 1, opcode_of(create), create.encode()))
-                if not opened.recv(1000):
+                connection.sendall(request_frame(number + 1, opcode_of(create), create.encode()))
+                if not connection.recv(1000):
                     break
 
 
 def half_sent_http(target: Target, clock: Clock, random: Random) -> None:
     """S11: more than a thousand HTTP requests whose headers never end."""
-    opened: list[socket.socket] = []
+    connections: list[socket.socket] = []
     while clock.runs:
-        while len(opened) < 1100 and clock.runs:
+        while len(connections) < 1100 and clock.runs:
             try:
                 one = socket.create_connection((target.host, target.admin_port), timeout=2)
                 one.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\nX: ")
-                opened.append(one)
+                connections.append(one)
             except OSError:
                 break
         time.sleep(1)
-        for one in list(opened):
+        for one in list(connections):
             try:
                 one.send(b"x")
             except OSError:
-                opened.remove(one)
+                connections.remove(one)
                 one.close()
 
 
@@ -237,32 +237,32 @@ def auto_creation(target: Target, clock: Clock, random: Random) -> None:
 def slow_readers(target: Target, clock: Clock, random: Random) -> None:
     """Clients that repeatedly request all metadata and records, and never read a response."""
     ask = _frame(messages.METADATA, 4, messages.METADATA.request.build(4, {"topics": None}))
-    opened: list[socket.socket] = []
+    connections: list[socket.socket] = []
     while clock.runs:
-        while len(opened) < 200:
+        while len(connections) < 200:
             one = socket.create_connection((target.host, target.port), timeout=5)
             one.setblocking(False)
-            opened.append(one)
-        for one in list(opened):
+            connections.append(one)
+        for one in list(connections):
             try:
                 one.send(ask * 50)
             except BlockingIOError:
                 continue
             except OSError:
-                opened.remove(one)
+                connections.remove(one)
                 one.close()
         time.sleep(0.1)
 
 
 def half_open(target: Target, clock: Clock, random: Random) -> None:
     """A thousand connections that send half of a length field."""
-    opened: list[socket.socket] = []
+    connections: list[socket.socket] = []
     while clock.runs:
         with contextlib.suppress(OSError):
-            while len(opened) < 1000:
+            while len(connections) < 1000:
                 one = socket.create_connection((target.host, target.port), timeout=5)
                 one.sendall(b"\0\0")
-                opened.append(one)
+                connections.append(one)
         time.sleep(0.5)
 
 
@@ -290,9 +290,9 @@ def extreme_requests(target: Target, clock: Clock, random: Random) -> None:
 
 
 def _exchange_quickly(target: Target, data: bytes) -> None:
-    with contextlib.suppress(OSError), _connected(target.port, target.host, 0.3) as opened:
-        opened.sendall(data)
-        opened.recv(1 << 16)
+    with contextlib.suppress(OSError), _connect(target.port, target.host, 0.3) as connection:
+        connection.sendall(data)
+        connection.recv(1 << 16)
 
 
 ATTACKS: dict[str, Attack] = {

@@ -20,9 +20,9 @@ from tests.support.server_process import ServerFailed, free_ports
 
 HERE = Path(__file__).parent
 SAMPLE_S = 0.2
-GIVEN_BACK_S_MAX = 10.0
+RELEASE_S_MAX = 10.0
 KEPT_BYTES_MAX = 96 << 20
-"""Memory growth that a broker may keep ten seconds after the attack."""
+"""Memory growth that a broker may still have ten seconds after the attack."""
 
 TOPIC_BYTES_MAX = 32 << 10
 """Memory that a broker needs for one existing topic of one partition, with its log and its metadata."""
@@ -69,7 +69,7 @@ class Outcome:
     tracebacks: list[str] = field(default_factory=list)
 
     def violations(self) -> list[str]:
-        """Failures on any machine: lost sessions, a broken cluster, memory that is not released."""
+        """Failures on any machine: lost sessions, a cluster that does not work, memory that is not released."""
         found = [f"traceback: {text}" for text in self.tracebacks]
         if self.sessions_lost:
             found.append(f"{self.sessions_lost} sessions were lost")
@@ -121,11 +121,11 @@ class AttackedCluster:
         self.cluster.__exit__(None, None, None)
         self._coordinator.__exit__(None, None, None)
 
-    def run(self, name: str, seconds: float, seed: int = 1, rest_s: float = GIVEN_BACK_S_MAX) -> Outcome:
+    def run(self, name: str, seconds: float, seed: int = 1, rest_s: float = RELEASE_S_MAX) -> Outcome:
         """Attack broker 1 while the honest client uses it too.
 
         :param rest_s: time after the attack until the memory is measured.  If it is not released by then, it is
-            measured again until ``GIVEN_BACK_S_MAX``.
+            measured again until ``RELEASE_S_MAX``.
         """
         outcome = Outcome(name, seconds)
         joins = self._joins()
@@ -134,19 +134,19 @@ class AttackedCluster:
         self._create_led_by(topic, 1)
         before = self._memory()
         group = self._group_coordinated_by(topic, 1)
-        with Memory(self) as memory, HonestClientProcess(self.target, self.client_topic, group) as honest_client:
+        with MemorySampler(self) as memory, HonestClientProcess(self.target, self.client_topic, group) as honest_client:
             attacker = [sys.executable, str(HERE / "attackers.py"), name, json.dumps(asdict(self.target))]
             subprocess.run([*attacker, str(seconds), str(seed)], timeout=seconds + 120, check=True)
             measured = honest_client.finish()
         outcome.produce_ms, outcome.heartbeat_ms = map(_summary, measured["latencies_ms"].values())
         outcome.requests = len(measured["latencies_ms"]["produce"])
         outcome.errors = measured["errors"]
-        rested_s = time.monotonic() + GIVEN_BACK_S_MAX
+        deadline_s = time.monotonic() + RELEASE_S_MAX
         time.sleep(rest_s)
         outcome.topics_created = self._created_topics()
-        outcome.memory_growth = max(memory.most[broker_id] - before[broker_id] for broker_id in before)
+        outcome.memory_growth = max(memory.peak[broker_id] - before[broker_id] for broker_id in before)
         outcome.memory_kept = self._growth_since(before)
-        while outcome.memory_kept > outcome.kept_max and time.monotonic() < rested_s:
+        while outcome.memory_kept > outcome.kept_max and time.monotonic() < deadline_s:
             time.sleep(SAMPLE_S)
             outcome.memory_kept = self._growth_since(before)
         outcome.works_after = self._works(f"after-{name.replace('_', '-')}")
@@ -190,14 +190,14 @@ class AttackedCluster:
     def _group_coordinated_by(self, prefix: str, broker_id: int) -> str:
         """Return a group ID that hashes to a partition led by the attacked broker."""
 
-        def found() -> str | None:
+        def find_group() -> str | None:
             for number in range(100):
                 body = {"key": f"{prefix}-{number}", "key_type": 0}
                 if self.cluster.request(messages.FIND_COORDINATOR, body, version=2)["node_id"] == broker_id:
                     return f"{prefix}-{number}"
             return None
 
-        return wait_until(found, "a group that the attacked broker coordinates")
+        return wait_until(find_group, "a group that the attacked broker coordinates")
 
 
 class HonestClientProcess:
@@ -232,19 +232,19 @@ def _summary(latencies_ms: list[float]) -> dict[str, float]:
     return {name: round(ordered[min(int(part * len(ordered)), len(ordered) - 1)], 1) for name, part in at.items()}
 
 
-class Memory:
+class MemorySampler:
     """Samples the memory of the brokers in a thread.
 
-    :ivar most: broker ID -> the largest value.
+    :ivar peak: broker ID -> the largest value.
     """
 
     def __init__(self, attacked: AttackedCluster) -> None:
-        self.most = attacked._memory()
+        self.peak = attacked._memory()
         self._attacked = attacked
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._watch, daemon=True)
 
-    def __enter__(self) -> Memory:
+    def __enter__(self) -> MemorySampler:
         self._thread.start()
         return self
 
@@ -255,4 +255,4 @@ class Memory:
     def _watch(self) -> None:
         while not self._ended.wait(SAMPLE_S):
             for broker_id, size in self._attacked._memory().items():
-                self.most[broker_id] = max(self.most[broker_id], size)
+                self.peak[broker_id] = max(self.peak[broker_id], size)

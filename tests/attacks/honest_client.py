@@ -60,14 +60,14 @@ class HonestClient:
         row = {"index": 0, "records": BATCH}
         topic_data = [{"name": self._topic, "partition_data": [row]}]
         body = {"transactional_id": None, "acks": 1, "timeout_ms": 5000, "topic_data": topic_data}
-        produced = self._measured("produce", messages.PRODUCE, body, PRODUCE_VERSION)
+        produced = self._measure("produce", messages.PRODUCE, body, PRODUCE_VERSION)
         if produced is not None and (code := produced["responses"][0]["partition_responses"][0]["error_code"]):
             self.errors.append(f"produce: error {code}")
-        beat = self._measured("heartbeat", messages.HEARTBEAT, self._member, HEARTBEAT_VERSION)
-        if beat is not None and beat["error_code"]:
-            self.errors.append(f"heartbeat: error {beat['error_code']}")
+        response = self._measure("heartbeat", messages.HEARTBEAT, self._member, HEARTBEAT_VERSION)
+        if response is not None and response["error_code"]:
+            self.errors.append(f"heartbeat: error {response['error_code']}")
 
-    def _measured(self, kind: str, api: Any, body: dict[str, Any], version: int) -> dict[str, Any] | None:
+    def _measure(self, kind: str, api: Any, body: dict[str, Any], version: int) -> dict[str, Any] | None:
         started_s = time.perf_counter()
         answer = None
         try:

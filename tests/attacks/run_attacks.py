@@ -1,4 +1,4 @@
-"""Run attacks one after another: ``python tests/attacks/run_attacks.py --seconds 600 [NAME ...]``."""
+"""Runs attacks one after another: ``python tests/attacks/run_attacks.py --seconds 600 [NAME ...]``."""
 
 from __future__ import annotations
 

@@ -16,15 +16,15 @@ SHORT = ("large_metadata", "compressed_garbage", "forged_controller_commands", "
 
 
 @pytest.fixture(scope="module")
-def attacked(tmp_path_factory):
-    with AttackedCluster(tmp_path_factory.mktemp("attacked")) as attacked:
-        yield attacked
+def cluster(tmp_path_factory):
+    with AttackedCluster(tmp_path_factory.mktemp("attacked")) as cluster:
+        yield cluster
 
 
 @pytest.mark.parametrize("name", SHORT)
-def test_a_short_attack_harms_no_other_client(attacked, name):
-    """The cluster keeps working, and no response is delayed by seconds."""
-    outcome = attacked.run(name, SHORT_S, rest_s=1)
+def test_other_clients_during_a_short_attack(cluster, name):
+    """The cluster keeps working, and no response to an honest client is delayed by seconds."""
+    outcome = cluster.run(name, SHORT_S, rest_s=1)
     assert not outcome.violations(), outcome.as_json()
     assert outcome.requests
     assert not outcome.errors
@@ -35,10 +35,10 @@ def test_a_short_attack_harms_no_other_client(attacked, name):
 @pytest.mark.soak
 @pytest.mark.timeout(0)
 @pytest.mark.parametrize("name", ATTACKS)
-def test_a_long_attack_harms_no_other_client(tmp_path, name):
-    """Ten minutes of each attack: produce p99 below 20 ms, heartbeats below 50 ms, memory released within 10 s."""
-    with AttackedCluster(tmp_path) as attacked:
-        outcome = attacked.run(name, SOAK_S)
+def test_other_clients_during_a_long_attack(tmp_path, name):
+    """During ten minutes, p99 is below 20 ms for produce and 50 ms for heartbeats; memory is released within 10 s."""
+    with AttackedCluster(tmp_path) as cluster:
+        outcome = cluster.run(name, SOAK_S)
     print(outcome.as_json())
     assert not outcome.violations(), outcome.as_json()
     assert not outcome.errors

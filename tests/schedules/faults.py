@@ -23,9 +23,9 @@ KILOBITS_PER_S = (300, 1000, 4000)
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """Everything that a fault can affect.
+    """The cluster and the environment that faults affect.
 
-    :param topic: the topic whose leaders are preferred victims.
+    :param topic: topic whose leaders are often the target of a fault.
     """
 
     hosts: Hosts
@@ -34,8 +34,8 @@ class World:
     topic: str
     random: Random
 
-    def victim(self) -> BrokerProcess:
-        """Choose a running broker: the controller, the leader of a partition, or any broker."""
+    def choose_broker(self) -> BrokerProcess:
+        """Return a running broker: the controller, the leader of a partition, or any broker."""
         roles: list[Callable[[], int]] = [
             self.cluster.controller,
             lambda: self.cluster.leader(self.topic, 0),
@@ -47,7 +47,7 @@ class World:
             chosen = self.cluster.brokers[self.random.choice(BROKERS)]
         return chosen if chosen.answering else self.random.choice(self.cluster.answering)
 
-    def others(self, broker_id: int) -> set[int]:
+    def other_hosts(self, broker_id: int) -> set[int]:
         """Return the hosts of the other brokers and of ZooKeeper."""
         return {*BROKERS, *ZOOKEEPERS} - {broker_id, COORDINATOR}
 
@@ -57,13 +57,13 @@ Begin = Callable[[World], Heal]
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class FaultKind:
     """One kind of fault.
 
     :param begin: injects the fault and returns the function that ends it.
     :param destructive: True if a replica loses data: all replicas must be in sync before, because otherwise the loss of
         an acknowledged record would be expected.
-    :param combines: True if it can happen together with another kind that combines.
+    :param combines: True if the fault can overlap with another kind for which this is also True.
     """
 
     name: str
@@ -72,9 +72,11 @@ class Kind:
     combines: bool = False
 
 
-def _kill(count: int) -> Begin:
+def _kill_brokers(count: int) -> Begin:
     def begin(world: World) -> Heal:
-        victims = world.random.sample(list(world.cluster.brokers.values()), count) if count > 1 else [world.victim()]
+        victims = (
+            world.random.sample(list(world.cluster.brokers.values()), count) if count > 1 else [world.choose_broker()]
+        )
         for broker in victims:
             broker.kill()
         return world.cluster.start
@@ -82,27 +84,27 @@ def _kill(count: int) -> Begin:
     return begin
 
 
-def _stop(world: World) -> Heal:
-    world.victim().stop(60)
+def _stop_broker(world: World) -> Heal:
+    world.choose_broker().stop(60)
     return world.cluster.start
 
 
-def _pause(world: World) -> Heal:
-    broker = world.victim()
+def _pause_broker(world: World) -> Heal:
+    broker = world.choose_broker()
     broker.pause()
     return broker.resume
 
 
-def _cut(both_ways: bool, sources_of: Callable[[World, int], Iterable[int]]) -> Begin:
+def _cut_links(both_ways: bool, sources_of: Callable[[World, int], Iterable[int]]) -> Begin:
     def begin(world: World) -> Heal:
-        broker_id = world.victim().broker_id
-        others = set(sources_of(world, broker_id))
+        broker_id = world.choose_broker().broker_id
+        other_hosts = set(sources_of(world, broker_id))
         if both_ways:
-            cut(world.hosts.links, {broker_id}, others)
+            cut(world.hosts.links, {broker_id}, other_hosts)
         elif world.random.random() < 0.5:
-            world.hosts.links.cut_one_way({broker_id}, others)
+            world.hosts.links.cut_one_way({broker_id}, other_hosts)
         else:
-            world.hosts.links.cut_one_way(others, {broker_id})
+            world.hosts.links.cut_one_way(other_hosts, {broker_id})
         return world.hosts.links.heal
 
     return begin
@@ -116,7 +118,7 @@ def _cut_ring(world: World) -> Heal:
 
 
 def _power_cut(world: World) -> Heal:
-    broker = world.victim()
+    broker = world.choose_broker()
     broker.kill()
     for directory in broker.log_directories:
         cut_tails(directory, world.random)
@@ -149,7 +151,7 @@ def _fill_disks(brokers: Callable[[World], Iterable[int]]) -> Begin:
 
 def _fail_disk(world: World) -> Heal:
     """Make every write that extends a file fail with EFBIG, as on a faulty disk: the directory goes offline."""
-    broker = world.victim()
+    broker = world.choose_broker()
     hard = resource.prlimit(broker.pid, resource.RLIMIT_FSIZE)[1]
     resource.prlimit(broker.pid, resource.RLIMIT_FSIZE, (0, hard))
 
@@ -161,13 +163,13 @@ def _fail_disk(world: World) -> Heal:
 
 
 def _lose_packets(world: World) -> Heal:
-    broker_id = world.victim().broker_id
+    broker_id = world.choose_broker().broker_id
     world.hosts.lose_packets(broker_id, world.random.choice(LOST_PERCENT))
     return lambda: world.hosts.restore_network(broker_id)
 
 
 def _slow_down(world: World) -> Heal:
-    broker_id = world.victim().broker_id
+    broker_id = world.choose_broker().broker_id
     world.hosts.slow_down(broker_id, world.random.choice(KILOBITS_PER_S))
     return lambda: world.hosts.restore_network(broker_id)
 
@@ -212,27 +214,27 @@ def _pause_zookeeper(world: World) -> Heal:
     return heal
 
 
-KINDS: tuple[Kind, ...] = (
-    Kind("kill a broker", _kill(1)),
-    Kind("kill two brokers", _kill(2)),
-    Kind("kill all brokers", _kill(3)),
-    Kind("stop a broker", _stop),
-    Kind("pause a broker", _pause),
-    Kind("disconnect a broker", _cut(True, World.others)),
-    Kind("disconnect a broker in one direction", _cut(False, World.others)),
-    Kind("disconnect a broker from ZooKeeper", _cut(True, lambda world, broker_id: ZOOKEEPERS)),
-    Kind("disconnect a broker from brokers", _cut(True, lambda world, broker_id: {*BROKERS} - {broker_id})),
-    Kind("disconnect a broker from clients", _cut(True, lambda world, broker_id: {CLIENTS})),
-    Kind("one-way connections in a ring", _cut_ring),
-    Kind("power cut", _power_cut, destructive=True),
-    Kind("wipe a disk", _wipe, destructive=True),
-    Kind("fill a disk", _fill_disks(lambda world: [world.victim().broker_id]), combines=True),
-    Kind("fill all disks", _fill_disks(lambda world: BROKERS)),
-    Kind("fail a disk", _fail_disk),
-    Kind("lose packets", _lose_packets, combines=True),
-    Kind("slow a link down", _slow_down, combines=True),
-    Kind("jump a clock", _jump_clock, combines=True),
-    Kind("kill a ZooKeeper server", _kill_zookeeper, combines=True),
-    Kind("kill the ZooKeeper ensemble", _kill_ensemble),
-    Kind("pause the ZooKeeper leader", _pause_zookeeper, combines=True),
+KINDS: tuple[FaultKind, ...] = (
+    FaultKind("kill a broker", _kill_brokers(1)),
+    FaultKind("kill two brokers", _kill_brokers(2)),
+    FaultKind("kill all brokers", _kill_brokers(3)),
+    FaultKind("stop a broker", _stop_broker),
+    FaultKind("pause a broker", _pause_broker),
+    FaultKind("disconnect a broker", _cut_links(True, World.other_hosts)),
+    FaultKind("disconnect a broker in one direction", _cut_links(False, World.other_hosts)),
+    FaultKind("disconnect a broker from ZooKeeper", _cut_links(True, lambda world, broker_id: ZOOKEEPERS)),
+    FaultKind("disconnect a broker from brokers", _cut_links(True, lambda world, broker_id: {*BROKERS} - {broker_id})),
+    FaultKind("disconnect a broker from clients", _cut_links(True, lambda world, broker_id: {CLIENTS})),
+    FaultKind("one-way connections in a ring", _cut_ring),
+    FaultKind("power cut", _power_cut, destructive=True),
+    FaultKind("wipe a disk", _wipe, destructive=True),
+    FaultKind("fill a disk", _fill_disks(lambda world: [world.choose_broker().broker_id]), combines=True),
+    FaultKind("fill all disks", _fill_disks(lambda world: BROKERS)),
+    FaultKind("fail a disk", _fail_disk),
+    FaultKind("lose packets", _lose_packets, combines=True),
+    FaultKind("slow a link down", _slow_down, combines=True),
+    FaultKind("jump a clock", _jump_clock, combines=True),
+    FaultKind("kill a ZooKeeper server", _kill_zookeeper, combines=True),
+    FaultKind("kill the ZooKeeper ensemble", _kill_ensemble),
+    FaultKind("pause the ZooKeeper leader", _pause_zookeeper, combines=True),
 )

@@ -23,13 +23,13 @@ COMMITTED, ABORTED, UNKNOWN = "committed", "aborted", "unknown"
 RECONNECT: dict[str, Any] = {"reconnect.backoff.ms": 50, "reconnect.backoff.max.ms": 500, "log_level": 0}
 
 
-class Background:
-    """Work in a thread until ``finish``, which raises any unexpected error of the thread."""
+class BackgroundWork:
+    """Work in a thread until ``finish`` is called, which raises any unexpected error of the thread."""
 
     def __init__(self, name: str) -> None:
         self.finishing = threading.Event()
         self._error: BaseException | None = None
-        self._thread = threading.Thread(target=self._guarded, name=name, daemon=True)
+        self._thread = threading.Thread(target=self._run_and_keep_error, name=name, daemon=True)
 
     def start(self) -> None:
         self._thread.start()
@@ -38,11 +38,11 @@ class Background:
         """Stop, wait for the end of the thread, and raise the error that ended it early."""
         self.finishing.set()
         self._thread.join(180)
-        assert not self._thread.is_alive(), f"{self._thread.name} does not end"
+        assert not self._thread.is_alive(), f"the thread {self._thread.name} does not end"
         if self._error is not None:
             raise self._error
 
-    def _guarded(self) -> None:
+    def _run_and_keep_error(self) -> None:
         try:
             self.run()
         except BaseException as error:
@@ -53,7 +53,7 @@ class Background:
         raise NotImplementedError
 
 
-class Transactions(Background):
+class Transactions(BackgroundWork):
     """Transactions of one record per partition; some are aborted deliberately.
 
     :ivar outcomes: number of each transaction -> its outcome as the client knows it.
@@ -85,34 +85,34 @@ class Transactions(Background):
                 producer = Producer(self._settings)
                 producer.init_transactions(CLIENT_TIMEOUT_S)
                 while not self.finishing.is_set():
-                    self._one(producer, number)
+                    self._run_transaction(producer, number)
                     number += 1
-            except KafkaException as failed:
-                self.errors[failed.args[0].name()] += 1
+            except KafkaException as error:
+                self.errors[error.args[0].name()] += 1
                 number += 1
                 time.sleep(0.2)  # the next producer fences this one
 
-    def _one(self, producer: Producer, number: int) -> None:
+    def _run_transaction(self, producer: Producer, number: int) -> None:
         self.outcomes[number] = UNKNOWN
         producer.begin_transaction()
-        abort = self._random.random() < ABORTED_SHARE
+        aborts = self._random.random() < ABORTED_SHARE
         try:
             for partition in range(PARTITIONS):
                 producer.produce(self._topic, b"%d" % number, partition=partition)
-            if not abort:
+            if not aborts:
                 producer.commit_transaction(CLIENT_TIMEOUT_S)
                 self.outcomes[number] = COMMITTED
-        except KafkaException as failed:
-            self.errors[failed.args[0].name()] += 1
-            if not failed.args[0].txn_requires_abort():
+        except KafkaException as error:
+            self.errors[error.args[0].name()] += 1
+            if not error.args[0].txn_requires_abort():
                 raise  # outcome unknown: the coordinator completes a prepared transaction and aborts any other
-            abort = True
-        if abort:
+            aborts = True
+        if aborts:
             producer.abort_transaction(CLIENT_TIMEOUT_S)
             self.outcomes[number] = ABORTED
 
 
-class Pipeline(Background):
+class Pipeline(BackgroundWork):
     """A process that copies each record of one topic to another exactly once; restarted when it ends."""
 
     def __init__(self, bootstrap_servers: str, source: str, target: str, log: Path) -> None:
@@ -136,7 +136,7 @@ class Pipeline(Background):
                 process.wait()
 
 
-class GroupMember(Background):
+class GroupMember(BackgroundWork):
     """One member of a consumer group that repeatedly commits its position.
 
     :ivar read: (partition, offset) of each record.

@@ -45,7 +45,7 @@ SETTINGS = {
     "log.segment.bytes": 1 << 20,
 }
 TOPICS = ("once", "plain", "parts", "copy")
-BETWEEN = 100
+RECORDS_BETWEEN_FAULTS = 100
 CONVERGE_S_MAX = 120.0
 CREATE_ATTEMPTS_MAX = 5
 
@@ -78,7 +78,7 @@ class Run:
     def run(self) -> Result:
         """Start the cluster and its clients, inject and end the faults, and check the invariants.
 
-        :return: the result; a cluster or client that does not recover is a violation too.
+        :return: the result; a cluster or client that does not recover is also a violation.
         """
         started_s = time.monotonic()
         places = self._hosts.broker_places(f"{self._zookeeper.connect_string}/schedule-{self._schedule.seed}")
@@ -89,7 +89,7 @@ class Run:
             cluster.start(CONVERGE_S_MAX)
             for topic in TOPICS:
                 _create(cluster, topic)
-            self._clients(cluster)
+            self._run_clients(cluster)
             self._result.violations += [f"traceback: {text}" for text in cluster.tracebacks()]
         except Exception as error:
             self._result.violations.append("".join(traceback.format_exception(error))[-3000:])
@@ -99,7 +99,7 @@ class Run:
         self._result.seconds = round(time.monotonic() - started_s, 1)
         return self._result
 
-    def _clients(self, cluster: ProcessCluster) -> None:
+    def _run_clients(self, cluster: ProcessCluster) -> None:
         servers, result = cluster.bootstrap_servers, self._result
         transactions = Transactions(servers, "parts", self._schedule.seed)
         pipeline = Pipeline(servers, "once", "copy", self._directory / "pipeline.txt")
@@ -110,20 +110,20 @@ class Run:
             SteadyProducer(servers, "once", PARTITIONS, records_per_second=300) as once,
             SteadyProducer(servers, "plain", PARTITIONS, records_per_second=150, settings=plain_settings) as plain,
             TailingReader(servers, "once", PARTITIONS) as tail,
-            _started(transactions, pipeline, *members),
+            _run_workers(transactions, pipeline, *members),
         ):
-            once.wait_for_more(BETWEEN, 60)
+            once.wait_for_more(RECORDS_BETWEEN_FAULTS, 60)
             world = World(self._hosts, self._zookeeper, cluster, "once", Random(self._schedule.seed))
             for step in self._schedule.steps:
-                self._step(world, step, once)
+                self._inject(world, step, once)
             once.finish()
             plain.finish()
             _finish(transactions)
             tail.finish(once.sent, CONVERGE_S_MAX)
-            final = _numbers(read_all(servers, "once", "read_committed"))
+            final = _numbers_by_offset(read_all(servers, "once", "read_committed"))
             result.violations += check_acknowledged(once, final, once=True)
             result.violations += check_prefix(tail.read, final)
-            final_plain = _numbers(read_all(servers, "plain", "read_committed"))
+            final_plain = _numbers_by_offset(read_all(servers, "plain", "read_committed"))
             result.violations += check_acknowledged(plain, final_plain, once=False)
             self._check_transactions(servers, transactions)
             self._check_copy(servers, final, pipeline)
@@ -135,11 +135,11 @@ class Run:
         for topic in TOPICS:
             result.violations += check_replicas(cluster, topic)
 
-    def _step(self, world: World, step: Step, producer: SteadyProducer) -> None:
-        """Run one fault, or two at once, and wait until every replica is in sync again."""
+    def _inject(self, world: World, step: Step, producer: SteadyProducer) -> None:
+        """Inject one fault, or two at once, end them, and wait until every replica is in sync again."""
         heals = [step.kind.begin(world)]
-        if step.also is not None:
-            heals.append(step.also.begin(world))
+        if step.second is not None:
+            heals.append(step.second.begin(world))
         time.sleep(step.duration_s)
         for heal in reversed(heals):
             heal()
@@ -147,28 +147,28 @@ class Run:
         world.cluster.start(CONVERGE_S_MAX)
         for topic in TOPICS:
             world.cluster.wait_until_in_sync(topic, CONVERGE_S_MAX)
-        producer.wait_for_more(BETWEEN, CONVERGE_S_MAX)
+        producer.wait_for_more(RECORDS_BETWEEN_FAULTS, CONVERGE_S_MAX)
 
     def _check_transactions(self, servers: str, transactions: Transactions) -> None:
-        def seen() -> list[list[int]]:
+        def received() -> list[list[int]]:
             return [[int(m.value()) for m in rows] for rows in read_all(servers, "parts", "read_committed")]
 
-        def settled() -> bool:
-            return not list(check_transactions(transactions, seen()))
+        def are_transactions_ended() -> bool:
+            return not list(check_transactions(transactions, received()))
 
         # The coordinator aborts a producer's open transaction after its timeout (20 s).
         with contextlib.suppress(AssertionError):
-            wait_until(settled, "open transactions to end", 60)
-        self._result.violations += check_transactions(transactions, seen())
+            wait_until(are_transactions_ended, "open transactions to end", 60)
+        self._result.violations += check_transactions(transactions, received())
 
     def _check_copy(self, servers: str, final: list[dict[int, int]], pipeline: Pipeline) -> None:
         expected = sum(map(len, final))
 
-        def copied() -> int:
+        def copied_count() -> int:
             return sum(map(len, read_all(servers, "copy", "read_committed")))
 
         with contextlib.suppress(AssertionError):
-            wait_until(lambda: copied() >= expected, "the pipeline to copy everything", CONVERGE_S_MAX)
+            wait_until(lambda: copied_count() >= expected, "the pipeline to copy everything", CONVERGE_S_MAX)
         pipeline.finish()
         source = [[m.value() for m in rows] for rows in read_all(servers, "once", "read_committed")]
         target = [[m.value() for m in rows] for rows in read_all(servers, "copy", "read_committed")]
@@ -176,22 +176,22 @@ class Run:
         self._result.violations += check_copy(source, target)
 
     def _check_group(self, members: list[GroupMember], positions: GroupPositions, final: list[dict[int, int]]) -> None:
-        wanted = {(partition, offset) for partition, at in enumerate(final) for offset in at}
+        expected = {(partition, offset) for partition, records in enumerate(final) for offset in records}
 
         def read() -> set[tuple[int, int]]:
             return set().union(*(set(member.read) for member in members))
 
         with contextlib.suppress(AssertionError):
-            wait_until(lambda: read() >= wanted, "the group to read everything", CONVERGE_S_MAX)
+            wait_until(lambda: read() >= expected, "the group to read everything", CONVERGE_S_MAX)
         _finish(*members)
-        missing = len(wanted - read())
+        missing = len(expected - read())
         if missing:
             self._result.violations.append(f"{missing} records were not delivered to the group")
         self._result.violations += positions.jumps
 
 
 @contextlib.contextmanager
-def _started(*workers: Transactions | Pipeline | GroupMember) -> Iterator[None]:
+def _run_workers(*workers: Transactions | Pipeline | GroupMember) -> Iterator[None]:
     for worker in workers:
         worker.start()
     try:
@@ -223,7 +223,7 @@ def _finish(*workers: Transactions | GroupMember) -> None:
         worker.finish()
 
 
-def _numbers(messages: list[list[object]]) -> list[dict[int, int]]:
+def _numbers_by_offset(messages: list[list[object]]) -> list[dict[int, int]]:
     return [
         {message.offset(): number_of(message.value(), partition) for message in rows}  # type: ignore[attr-defined]
         for partition, rows in enumerate(messages)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from random import Random
 
-from faults import KINDS, Kind
+from faults import KINDS, FaultKind
 
 STEPS_MIN = 3
 STEPS_MAX = 5
@@ -16,15 +16,15 @@ DURATION_S_MAX = 6.0
 class Step:
     """One fault and its duration.
 
-    :param also: a second fault that starts during the first, or None.
+    :param second: a second fault that starts during the first, or None.
     """
 
-    kind: Kind
+    kind: FaultKind
     duration_s: float
-    also: Kind | None = None
+    second: FaultKind | None = None
 
     def __str__(self) -> str:
-        names = self.kind.name if self.also is None else f"{self.kind.name} + {self.also.name}"
+        names = self.kind.name if self.second is None else f"{self.kind.name} + {self.second.name}"
         return f"{names} for {self.duration_s:.1f} s"
 
 
@@ -51,7 +51,7 @@ def plan(seed: int) -> Schedule:
     return Schedule(seed, tuple(_step(kind, random) for kind in kinds))
 
 
-def _step(kind: Kind, random: Random) -> Step:
+def _step(kind: FaultKind, random: Random) -> Step:
     gentle = [other for other in KINDS if other.combines]
-    also = random.choice(gentle) if kind.combines and random.random() < 0.3 else None
-    return Step(kind, random.uniform(0.5, DURATION_S_MAX), also if also is not kind else None)
+    second = random.choice(gentle) if kind.combines and random.random() < 0.3 else None
+    return Step(kind, random.uniform(0.5, DURATION_S_MAX), second if second is not kind else None)

@@ -28,7 +28,7 @@ class Acknowledgements:
         self.acknowledged = [acknowledged, {}, {}]
 
 
-class Ended:
+class TransactionOutcomes:
     """Transactions with known outcomes."""
 
     def __init__(self, **outcomes):
@@ -46,30 +46,30 @@ def test_a_seed_determines_the_schedule():
 
 
 @pytest.mark.parametrize(
-    ("found", "complaint"),
+    ("found", "violation"),
     [
         ({0: 0, 1: 1}, ""),
         ({0: 0}, "1 lost"),
-        ({0: 0, 1: 1, 2: 1}, "1 doubled"),
+        ({0: 0, 1: 1, 2: 1}, "1 duplicated"),
         ({0: 1, 1: 0}, "2 lost"),
         ({0: 0, 1: 1, 2: 0}, "out of order"),
     ],
 )
-def test_lost_duplicated_and_reordered_records_are_reported(found, complaint):
-    complaints = "; ".join(check_acknowledged(Acknowledgements(2, {0: 0, 1: 1}), [found, {}, {}], once=True))
-    assert complaint in complaints
-    assert bool(complaint) == bool(complaints)
+def test_lost_duplicated_and_reordered_records_are_reported(found, violation):
+    violations = "; ".join(check_acknowledged(Acknowledgements(2, {0: 0, 1: 1}), [found, {}, {}], once=True))
+    assert violation in violations
+    assert bool(violation) == bool(violations)
 
 
 def test_duplicates_of_a_plain_producer_are_allowed():
-    """Losses are reported in this case too."""
+    """A plain producer may duplicate records; lost records are still violations."""
     producer = Acknowledgements(1, {0: 0})
     assert not list(check_acknowledged(producer, [{0: 0, 1: 0}, {}, {}], once=False))
     assert list(check_acknowledged(producer, [{1: 0}, {}, {}], once=False))
 
 
 @pytest.mark.parametrize(
-    ("outcome", "seen", "holds"),
+    ("outcome", "received", "is_allowed"),
     [
         (COMMITTED, [[1], [1], [1]], True),
         (COMMITTED, [[1], [1], []], False),
@@ -81,20 +81,20 @@ def test_duplicates_of_a_plain_producer_are_allowed():
         (UNKNOWN, [[1], [], []], False),
     ],
 )
-def test_partially_visible_transactions_are_reported(outcome, seen, holds):
-    """Committed: once in each partition; aborted: in none; unknown: in all or none."""
-    assert (not list(check_transactions(Ended(n1=outcome), seen))) == holds
+def test_partially_visible_transactions_are_reported(outcome, received, is_allowed):
+    """A committed transaction must be in each partition once, an aborted one in none, an unknown one in all or none."""
+    assert (not list(check_transactions(TransactionOutcomes(n1=outcome), received))) == is_allowed
 
 
 def test_a_dirty_read_is_reported():
-    """A dirty read: a record that is not at that offset in the final log."""
+    """A record that was read during the faults, but is not at that offset in the final log, is a violation."""
     assert not list(check_prefix([[(0, 0), (1, 1)]], [{0: 0, 1: 1, 2: 2}]))
     assert list(check_prefix([[(0, 0), (1, 9)]], [{0: 0, 1: 1}]))
     assert list(check_prefix([[(1, 1), (0, 0)]], [{0: 0, 1: 1}]))
 
 
 def test_an_inexact_copy_is_reported():
-    """Lost, duplicated or reordered records of the pipeline."""
+    """Lost, duplicated and reordered records of the pipeline are violations."""
     assert not list(check_copy([[b"0/0", b"0/1"]], [[b"seen 0/0", b"seen 0/1"]]))
     for copied in ([b"seen 0/0"], [b"seen 0/0", b"seen 0/1", b"seen 0/1"], [b"seen 0/1", b"seen 0/0"]):
         assert list(check_copy([[b"0/0", b"0/1"]], [copied]))
@@ -114,7 +114,7 @@ def test_a_group_that_rewinds_or_skips_is_reported():
 
 
 def test_a_power_cut_loses_only_unsynced_bytes(tmp_path):
-    """Bytes below the recovery point are kept, and at least one power cut loses a part of the rest."""
+    """Bytes below the recovery point are kept; at least one of several power cuts loses some of the bytes above it."""
     log = tmp_path / "t-0"
     log.mkdir()
     first = build_batch([Record(0, 0, None, b"synced")])
@@ -139,7 +139,7 @@ def test_seeds_are_a_number_or_a_range():
 @pytest.mark.soak
 @pytest.mark.needs_program("ip", "nft", "tc")
 def test_schedules_keep_all_invariants(tmp_path):
-    """Runs each kind of fault on a real cluster under load (other seeds by the variable SCHEDULES)."""
+    """Each kind of fault runs on a real cluster under load; the variable SCHEDULES selects other seeds."""
     if not are_permitted():
         pytest.skip("network namespaces are not permitted here")
     broken = []
