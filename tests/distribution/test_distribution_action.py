@@ -35,12 +35,12 @@ def action() -> dict[str, Any]:
 
 def run_step(runner: Path, name: str, **inputs: object) -> subprocess.CompletedProcess[str]:
     """Run one step of the action as a runner does."""
-    given = {key: str(row["default"]) for key, row in action()["inputs"].items()}
-    given |= {key.replace("_", "-"): str(value) for key, value in inputs.items()}
+    values = {key: str(row["default"]) for key, row in action()["inputs"].items()}
+    values |= {key.replace("_", "-"): str(value) for key, value in inputs.items()}
     (step,) = [each for each in action()["runs"]["steps"] if each["name"] == name]
     assert step["shell"] == "bash"
     variables = {
-        key: re.sub(r"\$\{\{ inputs\.([\w-]+) \}\}", lambda found: given[found[1]], text)
+        key: re.sub(r"\$\{\{ inputs\.([\w-]+) \}\}", lambda found: values[found[1]], text)
         for key, text in step["env"].items()
     }
     assert "${{" not in step["run"], "an expression in a script would let an input run commands"
@@ -50,7 +50,7 @@ def run_step(runner: Path, name: str, **inputs: object) -> subprocess.CompletedP
 
 
 def test_a_cluster_in_a_job(runner: Path) -> None:
-    """The outputs are the addresses of running brokers."""
+    """The outputs of the step are the addresses of running brokers."""
     first, _, admin = free_ports(3, consecutive=2)
     done = run_step(runner, "Start the cluster", brokers=2, port=first, admin_port=admin)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -71,7 +71,7 @@ def test_a_cluster_in_a_job(runner: Path) -> None:
 
 
 def test_a_failed_start_is_reported(runner: Path) -> None:
-    """The step fails with the error of the command."""
+    """If the cluster does not start, the step fails with the error of the command."""
     done = run_step(runner, "Start the cluster", brokers=1, port="nonsense")
     assert done.returncode != 0
     assert "is not a port" in done.stderr

@@ -21,7 +21,7 @@ def compose() -> dict[str, Any]:
 
 @pytest.mark.parametrize("number", NUMBERS)
 def test_settings_of_a_broker(compose: dict[str, Any], number: int) -> None:
-    """Each broker advertises its service to the others, and a published port to this machine."""
+    """Each broker advertises its service name to the other brokers, and a published port to the host."""
     service = compose["services"][f"broker-{number}"]
     settings = settings_of(service["environment"])
     assert settings["broker.id"] == number
@@ -37,7 +37,7 @@ def test_settings_of_a_broker(compose: dict[str, Any], number: int) -> None:
 
 
 def test_all_ports_are_published_on_loopback(compose: dict[str, Any]) -> None:
-    """The cluster has no authentication, so other machines must not reach it."""
+    """The ports are reachable only from this machine, because the cluster has no authentication."""
     ports = [port for service in compose["services"].values() for port in service.get("ports", ())]
     assert len(ports) == len(set(ports)) == 6
     assert all(port.startswith("127.0.0.1:") for port in ports)

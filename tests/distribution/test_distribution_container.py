@@ -31,7 +31,7 @@ PAGE = (Path(__file__).parents[2] / "docs" / "how-to" / "testing.md").read_text(
 
 
 class StubContainer:
-    """A container whose ports are those of this machine: the paths and ports in its texts are replaced."""
+    """A container that runs on this machine: paths and ports in its scripts are replaced by local ones."""
 
     def __init__(self, directory: Path, options: Mapping[str, Any]) -> None:
         self.directory, self.options = directory, options
@@ -41,7 +41,7 @@ class StubContainer:
         self.id = self.short_id = "stub"
 
     def put_archive(self, path: str, data: bytes) -> None:
-        """Start the container's process as soon as its script is there, as the entry point does."""
+        """Unpack the start script, and run it as the entry point does."""
         assert path == "/tmp"
         with tarfile.open(fileobj=io.BytesIO(data)) as archive:
             unpack(archive, self.directory)
@@ -79,7 +79,7 @@ class StubContainer:
 
 
 class StubDocker:
-    """The part of testcontainers' Docker client that a container uses."""
+    """The part of testcontainers' Docker client that ``KreplicaContainer`` uses."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -134,9 +134,9 @@ def test_a_broker_in_a_container(docker: StubDocker) -> None:
 
 
 def test_a_broker_that_does_not_start(docker: StubDocker) -> None:
-    """The error has the broker's log, and the container is removed."""
-    ended = pytest.raises(RuntimeError, match=r"has ended\n(.*\n)*.*KAFKA_NUM_PARTITIONS.*'many' is not allowed")
-    with ended, KreplicaContainer(settings={"num.partitions": "many"}):
+    """The error contains the broker's log, and the container is removed."""
+    has_ended = pytest.raises(RuntimeError, match=r"has ended\n(.*\n)*.*KAFKA_NUM_PARTITIONS.*'many' is not allowed")
+    with has_ended, KreplicaContainer(settings={"num.partitions": "many"}):
         pass
     assert docker.container is not None
     assert docker.container.removed
@@ -147,8 +147,8 @@ def test_a_broker_that_is_late(docker: StubDocker) -> None:
         KreplicaContainer().start(timeout_s=0)
 
 
-def test_the_example_of_the_page(docker: StubDocker, tmp_path: Path) -> None:
-    """The suite in docs/how-to/testing.md passes."""
+def test_the_example_in_the_documentation(docker: StubDocker, tmp_path: Path) -> None:
+    """The test suite in docs/how-to/testing.md passes."""
     (example,) = re.findall(r"^```py\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
     names: dict[str, Any] = {}
     exec(compile(example, "testing.md", "exec"), names)

@@ -23,7 +23,7 @@ Serve = Callable[[int, bytes], str]
 
 @pytest.fixture
 def serve() -> Iterator[Serve]:
-    """Start servers that give one response to each request."""
+    """Return a function that starts a server with one fixed response, and returns its URL."""
     servers = []
 
     def start(status: int, body: bytes) -> str:
@@ -67,7 +67,7 @@ def test_a_healthy_broker(serve: Serve) -> None:
     ],
 )
 def test_the_reasons_are_printed(serve: Serve, status: int, body: bytes, reason: str) -> None:
-    """``docker inspect`` shows them."""
+    """The health check prints the reasons, which ``docker inspect`` shows."""
     code, text = health(serve(status, body))
     assert code == 1
     assert reason in text
@@ -81,7 +81,7 @@ def test_no_response(admin_url: str) -> None:
     assert text.count("\n") == 1
 
 
-def test_the_image_is_not_root_and_has_its_data_in_a_volume() -> None:
+def test_the_image_runs_as_a_user_with_its_data_in_a_volume() -> None:
     last = CONTAINERFILE.rpartition("\nFROM ")[2]
     assert re.search(r"^USER [1-9]\d+:[1-9]\d+$", last, re.MULTILINE)
     assert "\nVOLUME /var/lib/kreplica\n" in last

@@ -1,4 +1,4 @@
-"""The container image is built, and runs a broker without root, capabilities and a writable file system.
+"""The container image is built, and runs a broker without root, capabilities or a writable file system.
 
 The image is built with podman, docker or buildah. buildah cannot run containers in every sandbox, so there the image
 runs in namespaces made by ``unshare``. If no registry can be reached, debootstrap makes the base of the image.
@@ -30,7 +30,7 @@ ENGINES = ("podman", "docker")
 HOST_FILES = ("/etc/ssl/certs", "/etc/pip.conf")
 """Files of this machine that the build reads, so that pip reaches the same package index."""
 
-SESSION = """
+SESSION_SCRIPT = """
 set -eu
 "$@" > /tmp/log 2>&1 &
 broker=$!
@@ -49,9 +49,9 @@ kill -TERM $broker
 wait $broker || true
 grep -c 'stopped' /tmp/log > /dev/null && echo stopped
 """
-"""Starts the command of the image, uses it as ``docker exec`` does, and stops it."""
+"""Script that starts the command of the image, runs commands as ``docker exec`` does, and stops the broker."""
 
-NAMESPACES = """
+NAMESPACE_SCRIPT = """
 mount --bind "$0" "$0"
 mount -o remount,bind,ro "$0"
 mount -t proc proc "$0/proc"
@@ -69,7 +69,7 @@ def run(*words: object, **options: Any) -> subprocess.CompletedProcess[str]:
     return subprocess.run(list(map(str, words)), capture_output=True, text=True, check=False, **options)
 
 
-def checked(*words: object, **options: Any) -> str:
+def run_checked(*words: object, **options: Any) -> str:
     done = run(*words, **options)
     assert done.returncode == 0, f"{words}: {done.stdout}{done.stderr}"
     return done.stdout
@@ -86,11 +86,11 @@ class Builder:
 
     @property
     def is_engine(self) -> bool:
-        """True if it also runs containers."""
+        """True if the program also runs containers."""
         return self.command[0] in ENGINES
 
     def __call__(self, *words: object) -> str:
-        return checked(*self.command, *words)
+        return run_checked(*self.command, *words)
 
     def make_base(self, directory: Path) -> str:
         """Return the base of the image: the usual one, or a Debian with Python if it cannot be downloaded."""
@@ -102,9 +102,9 @@ class Builder:
             pytest.skip(f"{default[1]} cannot be downloaded; buildah, debootstrap and root could make another base")
         packages = "python3,python3-venv,ca-certificates"
         words = ("--variant=minbase", f"--include={packages}", SUITE, directory, "http://deb.debian.org/debian")
-        checked("debootstrap", *words, "/usr/share/debootstrap/scripts/sid")
+        run_checked("debootstrap", *words, "/usr/share/debootstrap/scripts/sid")
         container = self("from", "scratch").strip()
-        checked("cp", "-a", f"{directory}/.", self("mount", container).strip())
+        run_checked("cp", "-a", f"{directory}/.", self("mount", container).strip())
         self("commit", "--rm", container, LOCAL_BASE)
         return LOCAL_BASE
 
@@ -139,15 +139,15 @@ def image(builder: Builder, tmp_path_factory: pytest.TempPathFactory) -> dict[st
     return dict(json.loads(builder("inspect", "--type=image", TAG))["Docker"]["config"])
 
 
-def session(builder: Builder, image: dict[str, Any]) -> list[str]:
+def session_output(builder: Builder, image: dict[str, Any]) -> list[str]:
     """Run the session in a container without a network; return its output."""
-    command = ("sh", "-c", SESSION, "sh", *image["Entrypoint"], *image["Cmd"])
+    command = ("sh", "-c", SESSION_SCRIPT, "sh", *image["Entrypoint"], *image["Cmd"])
     if builder.is_engine:
         options = ("--rm", "--read-only", "--tmpfs=/tmp", "--cap-drop=ALL", "--network=none", "--init")
         return builder("run", *options, "--entrypoint=/usr/bin/env", TAG, *command).splitlines()
     root = builder("mount", builder("from", TAG).strip()).strip()
     unshare = ("unshare", "--mount", "--pid", "--net", "--fork", "--kill-child", "--propagation", "private")
-    return checked(*unshare, "sh", "-euc", NAMESPACES, root, *image["Env"], *command).splitlines()
+    return run_checked(*unshare, "sh", "-euc", NAMESPACE_SCRIPT, root, *image["Env"], *command).splitlines()
 
 
 def test_configuration(image: dict[str, Any]) -> None:
@@ -163,7 +163,7 @@ def test_configuration(image: dict[str, Any]) -> None:
 def test_a_broker_in_a_container(builder: Builder, image: dict[str, Any]) -> None:
     """The broker is healthy, takes a record, cannot write to its image, has no capabilities, and stops normally."""
     nothing = "0" * 16
-    assert session(builder, image) == ["ready", "hello", "10001", nothing, nothing, "stopped"]
+    assert session_output(builder, image) == ["ready", "hello", "10001", nothing, nothing, "stopped"]
 
 
 def test_testcontainers(builder: Builder, image: dict[str, Any]) -> None:

@@ -23,7 +23,7 @@ def container(stateful_set: dict[str, Any]) -> dict[str, Any]:
 
 @pytest.mark.parametrize("path", MANIFESTS, ids=lambda path: path.name)
 def test_objects_are_valid(path: Any) -> None:
-    """Each object has the fields of the API, and no unknown ones."""
+    """Each object has the required fields of the API, and no unknown fields."""
     import kubernetes_validate
 
     for each in documents(path):
@@ -52,7 +52,7 @@ def test_settings_of_a_broker(stateful_set: dict[str, Any], ordinal: int) -> Non
 
 
 def test_the_headless_service_gives_the_pods_their_names(stateful_set: dict[str, Any]) -> None:
-    """Brokers find each other before they are ready; clients find only ready ones."""
+    """Brokers can resolve each other before they are ready; clients can resolve only ready brokers."""
     labels = stateful_set["template"]["metadata"]["labels"]
     headless, bootstrap = (manifest("Service", name)["spec"] for name in ("kreplica", "kreplica-bootstrap"))
     assert headless["clusterIP"] == "None"
@@ -62,7 +62,7 @@ def test_the_headless_service_gives_the_pods_their_names(stateful_set: dict[str,
 
 
 def test_probes_use_the_health_checks(container: dict[str, Any]) -> None:
-    """All probes use TLS; the start may take half an hour, and a broker without response for a minute is restarted."""
+    """All probes use TLS; a start may take half an hour; a broker without a response for a minute is restarted."""
     ports = {port["name"]: port["containerPort"] for port in container["ports"]}
     probes = {kind: container[f"{kind}Probe"] for kind in ("startup", "readiness", "liveness")}
     paths = {"startup": "/health/live", "readiness": "/health/ready", "liveness": "/health/live"}
@@ -74,7 +74,7 @@ def test_probes_use_the_health_checks(container: dict[str, Any]) -> None:
 
 
 def test_a_broker_has_time_to_stop(stateful_set: dict[str, Any]) -> None:
-    """The time is longer than the controlled shutdown."""
+    """The termination grace period is longer than a controlled shutdown."""
     settings = settings_of(pod_variables(stateful_set["template"], 0))
     shutdown_s = settings["controlled.shutdown.max.retries"] * settings["controlled.shutdown.retry.backoff.ms"] / 1000
     assert stateful_set["template"]["spec"]["terminationGracePeriodSeconds"] > 3 * shutdown_s
@@ -102,7 +102,7 @@ def test_brokers_cannot_write_to_their_image(container: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("name", ["kreplica", "zookeeper"])
-def test_one_node_has_one_pod_and_one_pod_stops_at_a_time(name: str) -> None:
+def test_pods_run_on_different_nodes_and_stop_one_at_a_time(name: str) -> None:
     template = manifest("StatefulSet", name)["spec"]["template"]
     labels = template["metadata"]["labels"]
     (rule,) = template["spec"]["affinity"]["podAntiAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
@@ -115,7 +115,7 @@ def test_one_node_has_one_pod_and_one_pod_stops_at_a_time(name: str) -> None:
 
 
 def test_the_admin_api_needs_the_token(stateful_set: dict[str, Any], container: dict[str, Any]) -> None:
-    """The files of the settings are in the mounted secret."""
+    """The files in the settings of the admin API are mounted from the secret."""
     settings = settings_of(pod_variables(stateful_set["template"], 0))
     assert settings["kreplica.admin.allow.anonymous"] is False
     mount = next(each for each in container["volumeMounts"] if each["name"] == "admin")

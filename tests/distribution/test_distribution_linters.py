@@ -106,7 +106,7 @@ SPECTRAL_RULES = {
 
 
 def test_names_of_metrics() -> None:
-    """promtool's rules for names hold for every metric, also for those that a small cluster does not have."""
+    """Every metric follows promtool's naming rules, even metrics that a small cluster does not have."""
     page = (ROOT / "docs" / "reference" / "metrics.md").read_text()
     found = re.findall(r"^\| `([a-z0-9_]+)` \| (counter|gauge|histogram|summary) \|", page, re.MULTILINE)
     assert len(found) > 50

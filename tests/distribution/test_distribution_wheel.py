@@ -26,11 +26,11 @@ PACKAGES = ("kreplica", "pyspark_kreplica", "twisted")
 KERNELS = "kreplica/wire/_kernels.abi3.so"
 
 
-class Built(NamedTuple):
+class Distributions(NamedTuple):
     """Files of one build.
 
-    :ivar wheel: with the compiled kernels.
-    :ivar pure: wheel without them, for all platforms.
+    :ivar wheel: wheel with the compiled kernels.
+    :ivar pure: wheel without the kernels, for all platforms.
     """
 
     wheel: Path
@@ -45,10 +45,10 @@ def run(*words: object, **options: object) -> str:
     return str(done.stdout)
 
 
-def build(output: Path, umask: int = 0o022) -> Built:
+def build(output: Path, umask: int = 0o022) -> Distributions:
     environment = {**os.environ, "SOURCE_DATE_EPOCH": EPOCH}
     words = (sys.executable, ROOT / "packaging" / "dist.py", "--output", output)
-    return Built(*map(Path, run(*words, env=environment, umask=umask, cwd=output.parent).splitlines()))
+    return Distributions(*map(Path, run(*words, env=environment, umask=umask, cwd=output.parent).splitlines()))
 
 
 def names_in(wheel: Path) -> set[str]:
@@ -57,22 +57,22 @@ def names_in(wheel: Path) -> set[str]:
 
 
 @pytest.fixture(scope="module")
-def built(tmp_path_factory: pytest.TempPathFactory) -> Built:
+def distributions(tmp_path_factory: pytest.TempPathFactory) -> Distributions:
     return build(tmp_path_factory.mktemp("first") / "dist")
 
 
 @pytest.mark.soak
-def test_the_bytes_are_reproducible(built: Built, tmp_path: Path) -> None:
-    """A second build, with another umask, gives the same files."""
-    again = build(tmp_path / "dist", umask=0o077)
-    for first, second in zip(built, again, strict=True):
+def test_builds_are_reproducible(distributions: Distributions, tmp_path: Path) -> None:
+    """A second build, with another umask, produces identical files."""
+    rebuilt = build(tmp_path / "dist", umask=0o077)
+    for first, second in zip(distributions, rebuilt, strict=True):
         assert (first.name, first.read_bytes()) == (second.name, second.read_bytes())
 
 
-def test_the_wheel_has_every_file_of_the_packages(built: Built) -> None:
-    """Modules, type marker, dashboard, message schemas, plugins, manual pages and completion, and nothing else."""
-    names = names_in(built.pure)
-    assert names_in(built.wheel) == names | {KERNELS}
+def test_the_wheel_has_every_file_of_the_packages(distributions: Distributions) -> None:
+    """The wheel contains all files of the packages, manual pages and shell completion, and no other files."""
+    names = names_in(distributions.pure)
+    assert names_in(distributions.wheel) == names | {KERNELS}
     shared = {name.partition(".data/data/")[2] for name in names if ".data/data/" in name}
     assert {"share/man/man1/kreplica-start.1", "share/bash-completion/completions/kreplica"} <= shared
     names = {name for name in names if ".data/" not in name}
@@ -88,11 +88,11 @@ def test_the_wheel_has_every_file_of_the_packages(built: Built) -> None:
     assert any(name.startswith("kreplica/wire/messages/") for name in names)
 
 
-def test_metadata(built: Built) -> None:
+def test_metadata(distributions: Distributions) -> None:
     """The licence, the version and the entry points are in the wheel, which supports every Python from 3.11 on."""
-    assert re.fullmatch(rf"kreplica-{__version__}-cp311-abi3-linux_\w+\.whl", built.wheel.name)
-    assert built.pure.name == f"kreplica-{__version__}-py3-none-any.whl"
-    with zipfile.ZipFile(built.wheel) as wheel:
+    assert re.fullmatch(rf"kreplica-{__version__}-cp311-abi3-linux_\w+\.whl", distributions.wheel.name)
+    assert distributions.pure.name == f"kreplica-{__version__}-py3-none-any.whl"
+    with zipfile.ZipFile(distributions.wheel) as wheel:
         files = {name.partition(".dist-info/")[2]: name for name in wheel.namelist() if ".dist-info/" in name}
         metadata = wheel.read(files["METADATA"]).decode()
         entry_points = wheel.read(files["entry_points.txt"]).decode()
@@ -105,9 +105,9 @@ def test_metadata(built: Built) -> None:
 
 
 @pytest.mark.soak
-def test_the_source_distribution_builds_the_same_wheel(built: Built, tmp_path: Path) -> None:
-    """pip builds from the source distribution the wheel that is distributed, byte by byte."""
-    wheel, _, sdist, _ = built
+def test_the_source_distribution_builds_the_same_wheel(distributions: Distributions, tmp_path: Path) -> None:
+    """The wheel that pip builds from the source distribution is identical to the distributed wheel, byte for byte."""
+    wheel, _, sdist, _ = distributions
     with tarfile.open(sdist) as archive:
         assert {member.mtime for member in archive.getmembers()} == {int(EPOCH)}
         assert {member.uname for member in archive.getmembers()} == {"root"}
@@ -117,16 +117,16 @@ def test_the_source_distribution_builds_the_same_wheel(built: Built, tmp_path: P
     assert (tmp_path / wheel.name).read_bytes() == wheel.read_bytes()
 
 
-def test_checkers_find_nothing(built: Built) -> None:
+def test_checkers_find_nothing(distributions: Distributions) -> None:
     """twine accepts the metadata and the description; check-wheel-contents finds no stray files."""
-    wheel, pure, sdist, _ = built
+    wheel, pure, sdist, _ = distributions
     assert "PASSED" in run(sys.executable, "-m", "twine", "check", "--strict", wheel, pure, sdist)
     assert "OK" in run(sys.executable, "-m", "check_wheel_contents", "--ignore", "W009", wheel, pure)
 
 
 @pytest.mark.soak
-def test_without_a_compiler(tmp_path: Path) -> None:
-    """The installation continues without the kernels, and prints this; only the wheel for all platforms is built."""
+def test_installation_without_a_compiler(tmp_path: Path) -> None:
+    """Without a compiler, the installation has no kernels and says so; only the wheel for all platforms is built."""
     sources = tmp_path / "kreplica"
     ignored = shutil.ignore_patterns(".*", "build", "*.so", "__pycache__")
     shutil.copytree(ROOT, sources, ignore=ignored)
@@ -137,15 +137,17 @@ def test_without_a_compiler(tmp_path: Path) -> None:
     pip = (sys.executable, "-m", "pip", "install", "--no-deps", "--no-build-isolation", "--no-index")
     run(*pip, "--target", tmp_path / "installed", sources, env=environment)
     path = os.pathsep.join([str(tmp_path / "installed"), *sys.path])
-    said = run(sys.executable, "-m", "kreplica.cli", "--version", cwd=tmp_path, env={**os.environ, "PYTHONPATH": path})
-    assert said.endswith("\nkernels in Python\n")
+    output = run(
+        sys.executable, "-m", "kreplica.cli", "--version", cwd=tmp_path, env={**os.environ, "PYTHONPATH": path}
+    )
+    assert output.endswith("\nkernels in Python\n")
 
 
 # --- a clean environment ----------------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
-def environment(built: Built, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def environment(distributions: Distributions, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The programs of the virtual environment that the commands of the README create."""
     readme = (ROOT / "README.md").read_text()
     found = re.search(r"^python3 -m venv .*\n.*pip install .*\n", readme, re.MULTILINE)
@@ -153,7 +155,7 @@ def environment(built: Built, tmp_path_factory: pytest.TempPathFactory) -> Path:
     assert found[0] in (ROOT / "docs" / "how-to" / "install.md").read_text()
     directory = tmp_path_factory.mktemp("clean")
     (directory / "build").mkdir()
-    (directory / "build" / "dist").symlink_to(built.sdist.parent)
+    (directory / "build" / "dist").symlink_to(distributions.sdist.parent)
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     run("bash", "-euc", found[0], cwd=directory, env={**os.environ, "PATH": path, "PIP_NO_COMPILE": "1"})
     return directory / "kreplica-venv" / "bin"
@@ -202,5 +204,5 @@ def test_installed_programs(environment: Path, tmp_path: Path) -> None:
         "assert u.find_spec('pyspark_kreplica') and u.find_spec('kreplica.testing.fixtures.plugin')\n"
         "print(kreplica.__file__, *[e.name for e in m.entry_points(group='pytest11')])\n"
     )
-    said = run(environment / "python", "-c", program, cwd=tmp_path)
-    assert re.fullmatch(rf"{re.escape(str(environment.parent))}/.*/kreplica/__init__\.py kreplica\n", said)
+    output = run(environment / "python", "-c", program, cwd=tmp_path)
+    assert re.fullmatch(rf"{re.escape(str(environment.parent))}/.*/kreplica/__init__\.py kreplica\n", output)

@@ -33,7 +33,9 @@ ROOT = Path(__file__).resolve().parents[2]
 SUITE = "bookworm"
 PACKAGES = ("python3.11", "python3.11-venv", "make", "git")
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-PASSED_ON = re.compile(r"PIP_(?!FIND_LINKS|CACHE_DIR)\w+|(?i:\w+_proxy)|(SSL_CERT|REQUESTS_CA|CURL_CA)_(FILE|BUNDLE)")
+PASSED_VARIABLES = re.compile(
+    r"PIP_(?!FIND_LINKS|CACHE_DIR)\w+|(?i:\w+_proxy)|(SSL_CERT|REQUESTS_CA|CURL_CA)_(FILE|BUNDLE)"
+)
 """Environment variables for access to package indexes; the files that they name are copied."""
 
 HOST_FILES = ("/etc/hosts", "/etc/resolv.conf", "/etc/pip.conf")
@@ -45,7 +47,7 @@ BANNER = " is ready\n"
 class Account(NamedTuple):
     """The account that runs ``make``, and its environment.
 
-    :param home: the directory that the repository is cloned into.
+    :param home: the directory into which the repository is cloned.
     :param clone: additional arguments of ``git clone``.
     """
 
@@ -70,7 +72,7 @@ ACCOUNTS = {
 }
 
 
-class Figures(NamedTuple):
+class Result(NamedTuple):
     """Results of one account."""
 
     account: str
@@ -85,20 +87,20 @@ class Machine:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._environment = {name: value for name, value in os.environ.items() if PASSED_ON.fullmatch(name)}
+        self._environment = {name: value for name, value in os.environ.items() if PASSED_VARIABLES.fullmatch(name)}
 
     def make(self) -> None:
-        """Install Debian and the few packages, with the host's access to package indexes."""
+        """Install Debian and the required packages, with the host's access to package indexes."""
         say(f"debootstrap --variant=minbase {SUITE}")
-        checked(["debootstrap", "--variant=minbase", "--include=ca-certificates", SUITE, str(self.path)])
+        run_checked(["debootstrap", "--variant=minbase", "--include=ca-certificates", SUITE, str(self.path)])
         self._copy_settings()
 
     def add_packages(self) -> None:
         """Install the packages that a user needs to try kreplica, and add an ordinary account."""
         say(f"apt-get install {' '.join(PACKAGES)}")
         words = f"apt-get -qq update && apt-get -qq install --yes --no-install-recommends {' '.join(PACKAGES)}"
-        checked(self.command("root", {"DEBIAN_FRONTEND": "noninteractive"}, words))
-        checked(self.command("root", {}, "useradd --create-home --shell /bin/bash tester"))
+        run_checked(self.command("root", {"DEBIAN_FRONTEND": "noninteractive"}, words))
+        run_checked(self.command("root", {}, "useradd --create-home --shell /bin/bash tester"))
 
     def _copy_settings(self) -> None:
         named = [value for value in self._environment.values() if Path(value).is_file()]
@@ -116,11 +118,11 @@ class Machine:
         target = self.path / account.home.lstrip("/") / "kreplica"
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.rmtree(target, ignore_errors=True)
-        checked(["git", "clone", "--quiet", *account.clone, f"file://{ROOT}", str(target)])
-        checked(self.command("root", {}, f"chown -R {account.user}: '{account.home}'"))
+        run_checked(["git", "clone", "--quiet", *account.clone, f"file://{ROOT}", str(target)])
+        run_checked(self.command("root", {}, f"chown -R {account.user}: '{account.home}'"))
 
     def command(self, user: str, environment: dict[str, str], words: str) -> list[str]:
-        """Return the command that runs a line of shell there and ends with all processes that it started."""
+        """Return a command that runs a shell line on the machine, and whose end kills all processes that it started."""
         given = {"PATH": PATH, "HOME": "/root", **self._environment, **environment}
         inside = ["chroot", str(self.path), "/usr/bin/env", "-i", *(f"{name}={value}" for name, value in given.items())]
         inside += ["setpriv", "--reuid", user, "--regid", user, "--init-groups", "/bin/bash", "-c", words]
@@ -139,10 +141,10 @@ class Machine:
         return self.command(account.user, environment | account.environment, line)
 
 
-def try_account(machine: Machine, account: Account, arguments: str) -> Figures:
+def try_account(machine: Machine, account: Account, arguments: str) -> Result:
     """Clone the repository, start a broker and run the tests.
 
-    :param arguments: of pytest, for a part of the tests.
+    :param arguments: pytest arguments that select a part of the tests; all tests if empty.
     """
     say(f"{account.name}: git clone {' '.join(account.clone)} to {account.home}/kreplica")
     machine.clone(account)
@@ -155,14 +157,14 @@ def try_account(machine: Machine, account: Account, arguments: str) -> Figures:
         for line in process.stdout or ():
             print(f"  {account.name}: {line}", end="", flush=True)
             lines.append(line.rstrip("\n"))
-    return Figures(account.name, ready_s, time.monotonic() - started, process.returncode, lines[-3:])
+    return Result(account.name, ready_s, time.monotonic() - started, process.returncode, lines[-3:])
 
 
 def time_to_ready(machine: Machine, account: Account) -> float:
     """Run ``make run`` on free ports until its banner and the admin address say that it is ready, then interrupt it.
 
     :return: seconds from the command to the banner.
-    :raise RuntimeError: the command ended before the banner, or did not stop in order.
+    :raise RuntimeError: the command ended before the banner, or did not stop cleanly.
     """
     port, admin, coordinator = free_ports(3)
     words = f"make run ARGS='--port {port} --admin-port {admin} --zookeeper-port {coordinator}'"
@@ -183,7 +185,7 @@ def time_to_ready(machine: Machine, account: Account) -> float:
         rest = process.stdout.read()
     # make reports the interrupt in its exit status.
     if "Traceback" in rest or " stopped" not in rest:
-        raise RuntimeError(f"make run did not stop in order after Ctrl-C:\n{rest}")
+        raise RuntimeError(f"make run did not stop cleanly after Ctrl-C:\n{rest}")
     return ready_s
 
 
@@ -213,7 +215,7 @@ def interrupt_broker(pid: int) -> None:
 
 
 def free_ports(count: int) -> list[int]:
-    """Return loopback ports that were free a moment ago."""
+    """Return loopback ports that are free at the time of the call."""
     with_sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
     ports = [each.getsockname()[1] for each in with_sockets]
     for each in with_sockets:
@@ -237,10 +239,10 @@ def machine_in(directory: Path | None, keep: bool) -> Iterator[Machine]:
             shutil.rmtree(path)
 
 
-def checked(command: Sequence[str]) -> None:
+def run_checked(command: Sequence[str]) -> None:
     """Run a command.
 
-    :raise RuntimeError: it failed; the message is the end of its output.
+    :raise RuntimeError: the command failed; the message is the end of its output.
     """
     done = subprocess.run(
         command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
@@ -257,7 +259,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Run make run and make test on a fresh Debian 12.")
     parser.add_argument("accounts", nargs="*", help=f"which of {', '.join(ACCOUNTS)} (default: all, in this order)")
     parser.add_argument("--directory", type=Path, help="directory of the machine; an existing machine is used again")
-    parser.add_argument("--keep", action="store_true", help="do not remove it afterwards")
+    parser.add_argument("--keep", action="store_true", help="do not remove the machine afterwards")
     parser.add_argument("--tests", default="", help="arguments for pytest, such as the files to run")
     arguments = parser.parse_args()
     if unknown := set(arguments.accounts) - set(ACCOUNTS):
@@ -275,14 +277,14 @@ def main() -> None:
             machine.add_packages()
         for name in arguments.accounts or ACCOUNTS:
             found.append(try_account(machine, ACCOUNTS[name], arguments.tests))
-    for figures in found:
+    for result in found:
         say(
-            f"{figures.account}: make run ready after {figures.ready_s:.1f} s; make test ended with "
-            f"{figures.exit_status} after {figures.test_s:.0f} s"
+            f"{result.account}: make run ready after {result.ready_s:.1f} s; make test ended with "
+            f"{result.exit_status} after {result.test_s:.0f} s"
         )
-        for line in figures.last_lines:
+        for line in result.last_lines:
             print(f"    {line}")
-    sys.exit(any(figures.exit_status for figures in found))
+    sys.exit(any(result.exit_status for result in found))
 
 
 if __name__ == "__main__":

@@ -12,8 +12,8 @@ from archives import UnsafeArchive, unpack
 
 
 @pytest.fixture(params=["filters", "no filters"])
-def refusals(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> tuple[type[Exception], ...]:
-    """The errors of a rejected member; each test runs with this Python's filters and without them."""
+def rejections(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> tuple[type[Exception], ...]:
+    """The error types of rejected members; each test runs with this Python's filters, and without filters."""
     if request.param == "no filters":
         monkeypatch.setattr(archives, "HAS_FILTERS", False)
     return (UnsafeArchive, tarfile.FilterError) if archives.HAS_FILTERS else (UnsafeArchive,)
@@ -29,12 +29,12 @@ def archive_of(*members: tarfile.TarInfo) -> tarfile.TarFile:
 
 
 def member(name: str, kind: bytes = tarfile.REGTYPE, target: str = "") -> tarfile.TarInfo:
-    made = tarfile.TarInfo(name)
-    made.type, made.linkname, made.mode, made.uid = kind, target, 0o4777, 4321
-    return made
+    entry = tarfile.TarInfo(name)
+    entry.type, entry.linkname, entry.mode, entry.uid = kind, target, 0o4777, 4321
+    return entry
 
 
-def test_files_and_directories(refusals: tuple[type[Exception], ...], tmp_path: Path) -> None:
+def test_files_and_directories(rejections: tuple[type[Exception], ...], tmp_path: Path) -> None:
     """Files are written with their contents, without the archive's owner, set-user-ID bit or write permission."""
     unpack(archive_of(member("a", tarfile.DIRTYPE), member("a/b"), member("c")), tmp_path)
     for name in ("a/b", "c"):
@@ -44,7 +44,7 @@ def test_files_and_directories(refusals: tuple[type[Exception], ...], tmp_path: 
         assert found.st_uid == tmp_path.stat().st_uid
 
 
-def test_only_the_chosen_members(refusals: tuple[type[Exception], ...], tmp_path: Path) -> None:
+def test_only_selected_members_are_unpacked(rejections: tuple[type[Exception], ...], tmp_path: Path) -> None:
     """Members that are not in the list are omitted."""
     archive = archive_of(member("a"), member("b"))
     unpack(archive, tmp_path, [each for each in archive.getmembers() if each.name == "b"])
@@ -62,19 +62,19 @@ def test_only_the_chosen_members(refusals: tuple[type[Exception], ...], tmp_path
     ],
     ids=lambda hostile: f"{hostile.name} {hostile.type.decode()}",
 )
-def test_nothing_is_written_elsewhere(
-    hostile: tarfile.TarInfo, refusals: tuple[type[Exception], ...], tmp_path: Path
+def test_no_file_is_written_outside_of_the_directory(
+    hostile: tarfile.TarInfo, rejections: tuple[type[Exception], ...], tmp_path: Path
 ) -> None:
     """A path or link that leaves the directory is rejected, and so is a device."""
     directory = tmp_path / "inside"
     directory.mkdir()
-    with pytest.raises(refusals):
+    with pytest.raises(rejections):
         unpack(archive_of(hostile), directory)
     assert list(tmp_path.iterdir()) == [directory]
 
 
-def test_an_absolute_path_stays_inside(refusals: tuple[type[Exception], ...], tmp_path: Path) -> None:
-    """The filters remove the leading slash; without them the member is rejected."""
+def test_an_absolute_path_stays_in_the_directory(rejections: tuple[type[Exception], ...], tmp_path: Path) -> None:
+    """The filters remove a leading slash; without filters, the member is rejected."""
     outside, directory = tmp_path / "outside", tmp_path / "inside"
     directory.mkdir()
     if archives.HAS_FILTERS:

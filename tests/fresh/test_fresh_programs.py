@@ -32,7 +32,7 @@ def test_four(): pass
 
 @pytest.fixture
 def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A directory that is the only one in ``PATH``."""
+    """An empty directory that is the only one in ``PATH``."""
     folder = tmp_path / "bin"
     folder.mkdir()
     monkeypatch.setenv("PATH", str(folder))
@@ -72,7 +72,7 @@ def test_every_program_that_a_test_needs_has_a_package() -> None:
     ],
 )
 def test_systems_that_have_apt(text: str, is_debian: bool, programs: Path, tmp_path: Path) -> None:
-    """Debian and its derivatives, if apt-get exists."""
+    """apt is used on Debian and its derivatives if apt-get exists."""
     (tmp_path / "os-release").write_text(text)
     assert not has_apt(tmp_path / "os-release")
     program(programs / "apt-get")
@@ -80,27 +80,27 @@ def test_systems_that_have_apt(text: str, is_debian: bool, programs: Path, tmp_p
     assert not has_apt(tmp_path / "absent")
 
 
-def test_one_unavailable_package_does_not_prevent_the_others(
+def test_an_unavailable_package_does_not_prevent_the_others(
     programs: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """If the installation of all packages fails, each one is tried alone; errors are printed."""
-    asked = tmp_path / "asked"
-    refusing = f'#!/bin/sh\necho "$@" >> {asked}\ncase "$*" in *chromium*) echo "E: no chromium" >&2; exit 100;; esac\n'
-    program(programs / "apt-get", refusing)
+    log = tmp_path / "asked"
+    script = f'#!/bin/sh\necho "$@" >> {log}\ncase "$*" in *chromium*) echo "E: no chromium" >&2; exit 100;; esac\n'
+    program(programs / "apt-get", script)
     system_programs.install(["chromium", "jq", "kcat"])
-    lines = [line.partition("install --yes --no-install-recommends ")[2] for line in asked.read_text().splitlines()]
+    lines = [line.partition("install --yes --no-install-recommends ")[2] for line in log.read_text().splitlines()]
     assert lines == ["", "chromium jq kcat", "chromium", "jq", "kcat"]
     assert capfd.readouterr().err.count("E: no chromium") == 2
 
 
-def test_without_a_network_nothing_is_installed(
+def test_no_program_is_installed_without_a_network(
     programs: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """If the package lists cannot be downloaded, the error is printed and make test continues."""
-    asked = tmp_path / "asked"
-    program(programs / "apt-get", f'#!/bin/sh\necho "$@" >> {asked}\necho "E: no network" >&2\nexit 100\n')
+    log = tmp_path / "asked"
+    program(programs / "apt-get", f'#!/bin/sh\necho "$@" >> {log}\necho "E: no network" >&2\nexit 100\n')
     system_programs.install(["jq"])
-    assert len(asked.read_text().splitlines()) == 1
+    assert len(log.read_text().splitlines()) == 1
     assert "E: no network" in capfd.readouterr().err
 
 
@@ -110,8 +110,8 @@ def test_the_summary_of_a_run(workers: str, pytester: pytest.Pytester, monkeypat
     monkeypatch.delenv("CI", raising=False)
     done = run(pytester, monkeypatch, "-n", workers)
     assert done.ret == 0
-    named, last = done.outlines[-2:]
-    assert named == "2 tests skipped because programs are not installed; Debian packages: gcc jq libc6-dev"
+    summary, last = done.outlines[-2:]
+    assert summary == "2 tests skipped because programs are not installed; Debian packages: gcc jq libc6-dev"
     assert re.match(r"(=+ )?2 passed, 2 skipped", last)
 
 

@@ -18,7 +18,7 @@ CHECK = ROOT / "packaging" / "check_python.py"
 CHOOSE = ROOT / "packaging" / "choose_python.sh"
 INTERPRETER = ROOT / "kreplica" / "runtime" / "interpreter.py"
 
-CHECKED = """
+CHECK_PROGRAM = """
 import runpy, sys
 {before}
 runpy.run_path(sys.argv[1])
@@ -27,7 +27,7 @@ runpy.run_path(sys.argv[1])
 
 def check(before: str) -> subprocess.CompletedProcess[str]:
     """Run the check in a Python that runs the given code first."""
-    command = [sys.executable, "-c", CHECKED.format(before=before), str(CHECK)]
+    command = [sys.executable, "-c", CHECK_PROGRAM.format(before=before), str(CHECK)]
     return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
 
 
@@ -45,21 +45,24 @@ def checkout(tmp_path: Path) -> Path:
 
 
 def make(
-    checkout: Path, programs: dict[str, str], later: dict[str, str] | None = None, arguments: Sequence[str] = ()
+    checkout: Path,
+    programs: dict[str, str],
+    second_programs: dict[str, str] | None = None,
+    arguments: Sequence[str] = (),
 ) -> subprocess.CompletedProcess[str]:
-    """Create the virtual environment with only these programs, and sh and rm, in ``PATH``.
+    """Run ``make .venv/bin/python`` with only these programs, sh and rm in ``PATH``.
 
-    :param later: programs in the second directory of ``PATH``.
+    :param second_programs: programs in the second directory of ``PATH``.
     """
     folder, second = checkout / "bin", checkout / "more" / "bin"
     for each in (folder, second):
         each.mkdir(parents=True)
     for name in ("sh", "rm"):
         (folder / name).symlink_to(shutil.which(name) or name)
-    for place, some in ((folder, programs), (second, later or {})):
-        for name, text in some.items():
-            (place / name).write_text(text)
-            (place / name).chmod(0o755)
+    for directory, scripts in ((folder, programs), (second, second_programs or {})):
+        for name, text in scripts.items():
+            (directory / name).write_text(text)
+            (directory / name).chmod(0o755)
     command = [shutil.which("make") or "make", ".venv/bin/python", *arguments]
     environment = {"PATH": f"{folder}:{second}", "LC_ALL": "C"}
     return subprocess.run(
@@ -68,20 +71,20 @@ def make(
 
 
 def test_a_suitable_python() -> None:
-    """Nothing is printed for a Python with everything needed."""
+    """The check prints nothing if Python is complete."""
     done = check("")
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
 def test_an_old_python() -> None:
-    """The required and the actual version are named."""
+    """The error names the required and the actual version."""
     done = check("sys.version_info = (3, 9, 2)")
     assert done.returncode == 1
     assert "Python 3.11 or later is required, not 3.9 (" in done.stderr
 
 
 def test_a_python_without_venv() -> None:
-    """Debian has ensurepip in a separate package, which is named."""
+    """The error names Debian's separate package with ensurepip."""
     done = check("sys.modules['ensurepip'] = None")
     assert done.returncode == 1
     assert f"apt install python3.{sys.version_info[1]}-venv" in done.stderr
@@ -89,7 +92,7 @@ def test_a_python_without_venv() -> None:
 
 @pytest.mark.needs_program("make")
 def test_no_python_at_all(checkout: Path) -> None:
-    """The package with Python is named."""
+    """The error names the Debian package that contains Python."""
     done = make(checkout, {})
     assert done.returncode == 2
     assert "Python 3.11 or later is required; Debian: apt install python3.11-venv" in done.stderr
@@ -113,18 +116,18 @@ def python(is_complete: bool, name: str, build: str = "3.11.2, not optimized") -
 
 
 @pytest.mark.needs_program("make")
-@pytest.mark.parametrize("chosen", ["python3.12", "python3.13", "python3"])
-def test_the_first_complete_python_is_used(checkout: Path, chosen: str) -> None:
+@pytest.mark.parametrize("expected", ["python3.12", "python3.13", "python3"])
+def test_the_first_complete_python_is_used(checkout: Path, expected: str) -> None:
     """A Python that is too old or has no venv is not used if there is another one, whatever its name."""
-    names = ("python3.11", "python3", chosen)
-    done = make(checkout, {name: python(name == chosen, name) for name in names})
-    assert f"made by {chosen}\n" in done.stdout
+    names = ("python3.11", "python3", expected)
+    done = make(checkout, {name: python(name == expected, name) for name in names})
+    assert f"made by {expected}\n" in done.stdout
     assert "incomplete" not in done.stderr
 
 
 @pytest.mark.needs_program("make")
 def test_no_complete_python(checkout: Path) -> None:
-    """One line says what the first Python lacks, before anything is created."""
+    """If no Python is complete, one line says what the first one lacks, and no environment is created."""
     done = make(checkout, {name: python(False, name) for name in ("python3.12", "python3")})
     assert [line for line in done.stderr.splitlines() if line.startswith("kreplica: ")] == [
         "kreplica: python3.12 is incomplete"
@@ -138,11 +141,11 @@ def test_no_complete_python(checkout: Path) -> None:
 def test_an_optimized_python_is_preferred(checkout: Path, override: bool) -> None:
     """The optimized Python is used even if it is later in PATH; ``PYTHON=`` selects another one."""
     first = {"python3.11": python(True, "plain 3.11"), "python3.12": python(True, "plain 3.12")}
-    later = {
+    second_programs = {
         "python3.12": python(False, "incomplete 3.12"),
         "python3.13": python(True, "optimized 3.13", "3.13.5, optimized"),
     }
-    done = make(checkout, first, later, ["PYTHON=python3.12"] if override else [])
+    done = make(checkout, first, second_programs, ["PYTHON=python3.12"] if override else [])
     assert f"made by {'plain 3.12' if override else 'optimized 3.13'}\n" in done.stdout
     assert f"with Python {'3.11.2, not optimized' if override else '3.13.5, optimized'}\n" in done.stdout
 
