@@ -1,7 +1,7 @@
 """Scripted brokers over socket pairs, in virtual time, without threads.
 
-A broker acts only while the client waits.  It responds to ApiVersions and Metadata itself, and
-to other requests as the test says.
+A broker acts only while the client waits.  It responds to ApiVersions and Metadata itself, and to other requests with
+the reactions that the test sets.
 """
 
 from __future__ import annotations
@@ -35,22 +35,22 @@ class Request:
     version: int
     correlation_id: int
     body: dict[str, Any]
-    link: Link
+    connection: BrokerConnection
     at_s: float
 
-    def answer_bytes(self, body: dict[str, Any]) -> bytes:
+    def response_bytes(self, body: dict[str, Any]) -> bytes:
         header = build_response_header(self.api.response_header_version(self.version), self.correlation_id)
         return frame(header + self.api.response.build(self.version, body))
 
-    def answer(self, body: dict[str, Any]) -> None:
-        self.link.send(self.answer_bytes(body))
+    def respond(self, body: dict[str, Any]) -> None:
+        self.connection.send(self.response_bytes(body))
 
 
 Reaction = Callable[[Request], "dict[str, Any] | None"]
 """Reaction to a request: returns the response's body, or None after another action."""
 
 
-class Link:
+class BrokerConnection:
     """The broker's end of one connection."""
 
     def __init__(self, broker: ScriptedBroker, end: socket.socket) -> None:
@@ -67,13 +67,13 @@ class Link:
             self.close()
 
     def send_later(self, seconds: float, data: bytes) -> None:
-        self.broker.brokers.later(seconds, lambda: self.closed or self.send(data))
+        self.broker.brokers.call_later(seconds, lambda: self.closed or self.send(data))
 
     def close(self) -> None:
         self.closed = True
         self._end.close()
 
-    def take_in(self) -> None:
+    def receive(self) -> None:
         while not self.closed:
             try:
                 data = self._end.recv(1 << 20)
@@ -85,18 +85,18 @@ class Link:
                 self.close()
                 return
             for content in list(self._frames.feed(data)):
-                self.broker.take(self, content)
+                self.broker.handle(self, content)
 
 
 class ScriptedBroker:
-    """One broker: ``then`` scripts the next request of an API, ``always`` all requests without a ``then``."""
+    """A broker: ``then`` sets the reaction to the next request of an API, ``always`` the default reaction."""
 
     def __init__(self, brokers: ScriptedBrokers, broker_id: int) -> None:
         self.brokers = brokers
         self.broker_id = broker_id
         self.host = f"broker-{broker_id}"
-        self.down = False
-        self.links: list[Link] = []
+        self.is_down = False
+        self.connections: list[BrokerConnection] = []
         self.requests: list[Request] = []
         self._next: dict[int, deque[Reaction]] = defaultdict(deque)
         self._always: dict[int, Reaction] = {
@@ -110,27 +110,27 @@ class ScriptedBroker:
     def always(self, api: Api, reaction: Reaction) -> None:
         self._always[api.key] = reaction
 
-    def asked(self, api: Api) -> list[Request]:
+    def requests_to(self, api: Api) -> list[Request]:
         return [request for request in self.requests if request.api is api]
 
     def kill(self) -> None:
-        self.down = True
-        for link in self.links:
-            link.close()
+        self.is_down = True
+        for connection in self.connections:
+            connection.close()
 
-    def take(self, link: Link, content: memoryview) -> None:
+    def handle(self, connection: BrokerConnection, content: memoryview) -> None:
         header = parse_request_header(content)
         api = APIS[header.api_key]
         assert header.body_offset is not None
         body = api.request.parse(header.api_version, bytes(content), header.body_offset)
-        request = Request(api, header.api_version, header.correlation_id, body, link, self.brokers.now_s)
+        request = Request(api, header.api_version, header.correlation_id, body, connection, self.brokers.now_s)
         self.requests.append(request)
-        scripted = self._next[api.key]
-        reaction = scripted.popleft() if scripted else self._always.get(api.key)
+        reactions = self._next[api.key]
+        reaction = reactions.popleft() if reactions else self._always.get(api.key)
         assert reaction is not None, f"{self.host} has no response for {api.name}"
-        answer = reaction(request)
-        if answer is not None:
-            request.answer(answer)
+        response = reaction(request)
+        if response is not None:
+            request.respond(response)
 
 
 class ScriptedBrokers:
@@ -144,8 +144,8 @@ class ScriptedBrokers:
         self.brokers = {number: ScriptedBroker(self, number) for number in range(1, brokers + 1)}
         self.leaders = list(leaders)
         self.epochs = [0 for _ in leaders]
-        self._later: list[tuple[float, Callable[[], object]]] = []
-        self.slept: list[float] = []
+        self._scheduled: list[tuple[float, Callable[[], object]]] = []
+        self.sleeps: list[float] = []
 
     def __getitem__(self, broker_id: int) -> ScriptedBroker:
         return self.brokers[broker_id]
@@ -198,47 +198,47 @@ class ScriptedBrokers:
 
     # --- time and sockets ---
 
-    def later(self, seconds: float, act: Callable[[], object]) -> None:
-        self._later.append((self.now_s + seconds, act))
+    def call_later(self, seconds: float, action: Callable[[], object]) -> None:
+        self._scheduled.append((self.now_s + seconds, action))
 
     def connect(self, host: str, port: int, timeout_s: float) -> socket.socket:
         broker = next(each for each in self.brokers.values() if each.host == host)
-        if broker.down:
+        if broker.is_down:
             raise ConnectionRefusedError("refused")
-        ours, theirs = socket.socketpair()
-        broker.links.append(Link(broker, theirs))
-        return ours
+        client_end, broker_end = socket.socketpair()
+        broker.connections.append(BrokerConnection(broker, broker_end))
+        return client_end
 
     def sleep(self, seconds: float) -> None:
-        self.slept.append(seconds)
+        self.sleeps.append(seconds)
         self._pass_until(self.now_s + seconds)
-        self._act()
+        self._run_brokers()
 
     def wait_readable(self, sockets: Sequence[socket.socket], timeout_s: float) -> list[socket.socket]:
         deadline_s = self.now_s + max(0.0, timeout_s)
         while True:
-            self._act()
+            self._run_brokers()
             ready, _, _ = select.select(sockets, [], [], 0)
             if ready:
                 return ready
-            coming = [at_s for at_s, _ in self._later if at_s <= deadline_s]
-            if not coming:
+            pending = [at_s for at_s, _ in self._scheduled if at_s <= deadline_s]
+            if not pending:
                 self.now_s = deadline_s
                 return []
-            self._pass_until(min(coming))
+            self._pass_until(min(pending))
 
     def _pass_until(self, at_s: float) -> None:
         self.now_s = at_s
-        due = [act for each_s, act in self._later if each_s <= at_s]
-        self._later = [pair for pair in self._later if pair[0] > at_s]
-        for act in due:
-            act()
+        actions = [action for each_s, action in self._scheduled if each_s <= at_s]
+        self._scheduled = [pair for pair in self._scheduled if pair[0] > at_s]
+        for action in actions:
+            action()
 
-    def _act(self) -> None:
+    def _run_brokers(self) -> None:
         for broker in self.brokers.values():
-            for link in list(broker.links):
-                link.take_in()
-            broker.links = [link for link in broker.links if not link.closed]
+            for connection in list(broker.connections):
+                connection.receive()
+            broker.connections = [connection for connection in broker.connections if not connection.closed]
 
 
 def versions(**highest: int) -> dict[str, Any]:
@@ -254,7 +254,7 @@ def versions(**highest: int) -> dict[str, Any]:
     return {"error_code": 0, "api_keys": rows, "throttle_time_ms": 0}
 
 
-def produced(request: Request) -> list[tuple[int, Any]]:
+def produced_batches(request: Request) -> list[tuple[int, Any]]:
     """Return (partition, batch header) of each batch in a Produce request."""
     return [
         (row["index"], header)
@@ -264,17 +264,17 @@ def produced(request: Request) -> list[tuple[int, Any]]:
     ]
 
 
-def produce_answer(request: Request, *, error: int = 0, base_offset: int = 0, throttle_ms: int = 0) -> dict[str, Any]:
+def produce_response(request: Request, *, error: int = 0, base_offset: int = 0, throttle_ms: int = 0) -> dict[str, Any]:
     """Return the same result for each batch of a request."""
     assert request.api is PRODUCE
     rows = [
         {"index": index, "error_code": error, "base_offset": -1 if error else base_offset, "log_append_time_ms": -1}
-        for index, _ in produced(request)
+        for index, _ in produced_batches(request)
     ]
     return {"responses": [{"name": "t", "partition_responses": rows}], "throttle_time_ms": throttle_ms}
 
 
-def fetch_answer(request: Request, records: dict[int, bytes], *, error: int = 0, **more: Any) -> dict[str, Any]:
+def fetch_response(request: Request, records: dict[int, bytes], *, error: int = 0, **fields: Any) -> dict[str, Any]:
     """Return records, or an error, for each requested partition."""
     assert request.api is FETCH
     rows = [
@@ -286,7 +286,7 @@ def fetch_answer(request: Request, records: dict[int, bytes], *, error: int = 0,
             "log_start_offset": 0,
             "aborted_transactions": [],
             "records": b"" if error else records.get(row["partition"], b""),
-            **more,
+            **fields,
         }
         for topic in request.body["topics"]
         for row in topic["partitions"]

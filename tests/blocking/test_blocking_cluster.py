@@ -15,20 +15,20 @@ T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 
 
 def test_cluster_is_found_through_any_broker() -> None:
-    """A dead broker is not tried first again."""
+    """The client finds the cluster through any address, and does not try a dead broker first again."""
     for _ in range(3):
         brokers = ScriptedBrokers(3, leaders=(2,))
         brokers[1].kill()
         brokers[2].kill()
         cluster = brokers.cluster()
         assert cluster.find_topic("t").partitions[0].leader == 2
-        assert len(brokers[3].asked(METADATA)) == 1
+        assert len(brokers[3].requests_to(METADATA)) == 1
         cluster.refresh()
-        assert len(brokers[3].asked(METADATA)) == 2
+        assert len(brokers[3].requests_to(METADATA)) == 2
 
 
 def test_no_broker_responds() -> None:
-    """The operation ends after its timeout, with the last error as the cause."""
+    """If no broker responds, the operation fails after its timeout, with the last error as the cause."""
     brokers = ScriptedBrokers()
     brokers[1].kill()
     with pytest.raises(GaveUp, match="refused") as failure:
@@ -42,10 +42,10 @@ def test_delays_double_up_to_a_bound_with_jitter() -> None:
     brokers[1].kill()
     with pytest.raises(GaveUp):
         brokers.cluster(backoff_s=0.1, backoff_s_max=2.0).find_topic("t", timeout_s=30)
-    for number, slept in enumerate(brokers.slept):
+    for number, slept in enumerate(brokers.sleeps):
         whole = min(0.1 * 2**number, 2.0)
         assert whole / 2 <= slept <= whole
-    assert len({round(slept / 2, 3) for slept in brokers.slept[6:]}) > 3
+    assert len({round(slept / 2, 3) for slept in brokers.sleeps[6:]}) > 3
 
 
 def test_missing_topic() -> None:
@@ -58,7 +58,7 @@ def test_missing_topic() -> None:
 
 
 def test_outdated_metadata_does_not_restore_an_old_leader() -> None:
-    """A leader with a later epoch is kept."""
+    """Metadata with an earlier leader epoch does not replace the known leader."""
     brokers = ScriptedBrokers(2, leaders=(1,))
     brokers.move(0, 2)
     cluster = brokers.cluster()
@@ -73,7 +73,7 @@ def test_outdated_metadata_does_not_restore_an_old_leader() -> None:
 
 
 def test_partition_without_leader() -> None:
-    """The error is retriable, and the metadata is refreshed next time."""
+    """A missing leader is a retriable error, and the next attempt refreshes the metadata."""
     brokers = ScriptedBrokers(leaders=(-1,))
     cluster = brokers.cluster()
     with pytest.raises(LeaderUnknown) as failure:
@@ -84,7 +84,7 @@ def test_partition_without_leader() -> None:
 
 
 def test_offsets_are_requested_from_leaders() -> None:
-    """A moved leader is found, and answered partitions are not requested again."""
+    """After a leader moves, only the partitions without a response are requested again."""
     brokers = ScriptedBrokers(2, leaders=(1, 2))
 
     def answer(request, error=0):
@@ -102,6 +102,6 @@ def test_offsets_are_requested_from_leaders() -> None:
     brokers[1].always(LIST_OFFSETS, answer)
     brokers[2].then(LIST_OFFSETS, moved)
     assert end_offsets(brokers.cluster(), [T0, T1]) == {T0: 42, T1: 42}
-    first, second = brokers[1].asked(LIST_OFFSETS)
+    first, second = brokers[1].requests_to(LIST_OFFSETS)
     assert [row["partition_index"] for row in first.body["topics"][0]["partitions"]] == [0]
     assert [row["partition_index"] for row in second.body["topics"][0]["partitions"]] == [1]

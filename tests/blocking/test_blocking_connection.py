@@ -1,4 +1,4 @@
-"""One connection of the blocking client, with scripted broker behaviour."""
+"""One connection of the blocking client to a scripted broker."""
 
 from __future__ import annotations
 
@@ -30,34 +30,34 @@ def connect(brokers: ScriptedBrokers, **options: Any) -> Connection:
 
 
 def test_highest_common_version_is_used() -> None:
-    """An old broker gets requests in its versions; an API that it does not have is named in the error."""
+    """An old broker receives requests in versions that it supports; the error names an API that it lacks."""
     brokers = ScriptedBrokers()
     brokers[1].always(API_VERSIONS, lambda request: versions(metadata=4, fetch=-1))
     connection = connect(brokers)
     assert connection.request(METADATA, ASK)["cluster_id"] == "c"
-    assert brokers[1].asked(METADATA)[0].version == 4
+    assert brokers[1].requests_to(METADATA)[0].version == 4
     assert connection.version(METADATA, 2) == 2
     with pytest.raises(UnsupportedVersion, match="broker-1:9092"):
         connection.version(METADATA.__class__.define(99, "Other", (0, 1), None, request="", response=""))
 
 
 def test_old_broker_gets_api_versions_in_version_0() -> None:
-    """A broker that does not support the newest ApiVersions responds in version 0."""
+    """If a broker does not support the newest ApiVersions, the client sends version 0."""
     brokers = ScriptedBrokers()
 
     def unknown(request: Request) -> None:
         body = {"error_code": 35, "api_keys": [{"api_key": 18, "min_version": 0, "max_version": 2}]}
-        replace(request, version=0).answer(body)
+        replace(request, version=0).respond(body)
 
     brokers[1].then(API_VERSIONS, unknown)
     connect(brokers)
-    assert [request.version for request in brokers[1].asked(API_VERSIONS)] == [4, 2]
+    assert [request.version for request in brokers[1].requests_to(API_VERSIONS)] == [4, 2]
 
 
 def test_refused_connection() -> None:
-    """The error contains the address."""
+    """The error of a refused connection contains the address."""
     brokers = ScriptedBrokers()
-    brokers[1].down = True
+    brokers[1].is_down = True
     with pytest.raises(ConnectionFailed, match="broker-1:9092: refused") as failure:
         connect(brokers)
     assert failure.value.retriable
@@ -68,8 +68,8 @@ def test_connection_lost_within_a_response() -> None:
     brokers = ScriptedBrokers()
 
     def half(request: Request) -> None:
-        request.link.send(request.answer_bytes(brokers.metadata(request.body))[:30])
-        request.link.close()
+        request.connection.send(request.response_bytes(brokers.metadata(request.body))[:30])
+        request.connection.close()
 
     brokers[1].then(METADATA, half)
     connection = connect(brokers)
@@ -81,12 +81,12 @@ def test_connection_lost_within_a_response() -> None:
 
 
 def test_response_byte_by_byte() -> None:
-    """The timeout applies to the whole response."""
+    """The timeout applies to the whole response, not to each read."""
     brokers = ScriptedBrokers()
 
     def slowly(request: Request) -> None:
-        for index, byte in enumerate(request.answer_bytes(brokers.metadata(request.body))):
-            request.link.send_later(index * 0.1, bytes((byte,)))
+        for index, byte in enumerate(request.response_bytes(brokers.metadata(request.body))):
+            request.connection.send_later(index * 0.1, bytes((byte,)))
 
     brokers[1].then(METADATA, slowly, slowly)
     connection = connect(brokers)
@@ -114,12 +114,12 @@ def test_missing_response() -> None:
         (b"\x00\x00\x00\x05\x00\x00\x00\x63\x00", "response 99"),
         (b"\x00\x00\x00\x03abc", "ends within the header"),
     ],
-    ids=["oversized frame", "negative length", "another's answer", "too short"],
+    ids=["oversized frame", "negative length", "wrong correlation ID", "too short"],
 )
 def test_invalid_response(data: bytes, why: str) -> None:
-    """A frame out of bounds, or with another correlation ID, closes the connection with an error."""
+    """A frame with an invalid size or a wrong correlation ID closes the connection with an error."""
     brokers = ScriptedBrokers()
-    brokers[1].then(METADATA, lambda request: request.link.send(data))
+    brokers[1].then(METADATA, lambda request: request.connection.send(data))
     connection = connect(brokers)
     with pytest.raises(MalformedResponse, match=why) as failure:
         connection.request(METADATA, ASK)
@@ -135,7 +135,7 @@ def test_throttled_client_waits() -> None:
     connection.request(METADATA, ASK)
     assert connection.throttle_remaining_s == 5
     connection.request(METADATA, ASK)
-    first, second = brokers[1].asked(METADATA)
+    first, second = brokers[1].requests_to(METADATA)
     assert second.at_s - first.at_s >= 5
 
 
@@ -149,6 +149,6 @@ def test_address_formats() -> None:
 
 
 def test_package_does_not_import_twisted() -> None:
-    """Scripts and Spark's workers need no reactor."""
+    """The package does not import Twisted, because scripts and Spark workers need no reactor."""
     code = "import sys, kreplica.blocking; sys.exit([m for m in sys.modules if m.split('.')[0] == 'twisted'] != [])"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -41,15 +41,15 @@ RECORDS = 6000
 
 
 @pytest.fixture(scope="module")
-def shared(kafka_cluster_factory: Callable[..., KafkaCluster]) -> Iterator[KafkaCluster]:
+def shared_cluster(kafka_cluster_factory: Callable[..., KafkaCluster]) -> Iterator[KafkaCluster]:
     """A cluster that is shared by tests that do not damage it."""
     with kafka_cluster_factory(3) as cluster:
         yield cluster
 
 
 @pytest.fixture
-def client(shared: KafkaCluster) -> Iterator[Cluster]:
-    with Cluster(shared.bootstrap_servers) as cluster:
+def client(shared_cluster: KafkaCluster) -> Iterator[Cluster]:
+    with Cluster(shared_cluster.bootstrap_servers) as cluster:
         yield cluster
 
 
@@ -67,8 +67,8 @@ def read_values(
     return found
 
 
-def until(condition: Callable[[], bool]) -> None:
-    """Repeat a request until the condition holds: brokers learn of changes at different times."""
+def wait_until(condition: Callable[[], bool]) -> None:
+    """Wait until the condition holds, because brokers learn of changes at different times."""
     while not condition():
         pass
 
@@ -77,9 +77,9 @@ def sent_values() -> dict[int, list[bytes]]:
     return {each: [b"%d" % n for n in range(RECORDS) if n % PARTITIONS == each] for each in range(PARTITIONS)}
 
 
-@pytest.mark.parametrize("way", ["kill", "stop", "pause"])
-def test_broker_fails_during_writes(kafka_cluster: KafkaCluster, way: str) -> None:
-    """A leader dies, stops, or is suspended for a while: no record is lost, duplicated or reordered."""
+@pytest.mark.parametrize("fault", ["kill", "stop", "pause"])
+def test_broker_fails_during_writes(kafka_cluster: KafkaCluster, fault: str) -> None:
+    """While a leader is killed, stopped or suspended, no record is lost, duplicated or reordered."""
     kafka_cluster.create_topic("t", PARTITIONS, min_insync_replicas=2)
     victim = kafka_cluster.leader_of("t", 0)
     options = ProducerOptions(batch_size=2000, linger_s=0.001)
@@ -87,8 +87,8 @@ def test_broker_fails_during_writes(kafka_cluster: KafkaCluster, way: str) -> No
         with Producer(cluster, options) as producer:
             for number in range(RECORDS):
                 if number == RECORDS // 2:
-                    getattr(kafka_cluster, way)(victim)
-                    if way == "pause":
+                    getattr(kafka_cluster, fault)(victim)
+                    if fault == "pause":
                         threading.Timer(2.5, kafka_cluster.resume, (victim,)).start()
                 producer.send("t", b"%d" % number, partition=number % PARTITIONS)
         assert producer.written == RECORDS
@@ -142,7 +142,7 @@ def test_broker_fails_during_a_transaction(kafka_cluster: KafkaCluster) -> None:
 
 
 def test_successor_fences_a_producer(client: Cluster) -> None:
-    """A second producer of the transactional id aborts the open transaction of the first."""
+    """A second producer with the same transactional ID aborts the open transaction of the first."""
     create_topic(client, "fenced", 1)
     first = Producer(client, ProducerOptions(transactional_id="f"))
     first.begin()
@@ -169,15 +169,15 @@ def test_topics_settings_and_sizes(client: Cluster) -> None:
     assert "made" in topic_names(client)
     assert topic_settings(client, "made")["retention.ms"].value == "5000"
     change_topic_settings(client, "made", {"retention.ms": None, "segment.bytes": "1048576"})
-    until(lambda: topic_settings(client, "made")["retention.ms"].is_default)
-    until(lambda: topic_settings(client, "made")["segment.bytes"].value == "1048576")
+    wait_until(lambda: topic_settings(client, "made")["retention.ms"].is_default)
+    wait_until(lambda: topic_settings(client, "made")["segment.bytes"].value == "1048576")
     with Producer(client) as producer:
         producer.send("made", bytes(1000), partition=1)
     sizes = replica_sizes(client, ["made"])
     assert sorted({size.broker_id for size in sizes}) == [1, 2, 3]
     assert all(size.size_bytes > 1000 for size in sizes if size.partition.partition == 1 and not size.offset_lag)
     delete_topic(client, "made")
-    until(lambda: "made" not in topic_names(client))
+    wait_until(lambda: "made" not in topic_names(client))
 
 
 def test_offsets_by_time_and_of_groups(client: Cluster) -> None:
@@ -197,7 +197,7 @@ def test_offsets_by_time_and_of_groups(client: Cluster) -> None:
 
 
 def test_offsets_are_committed_with_a_transaction(client: Cluster) -> None:
-    """A group's offsets move with the records, and not with those of an aborted transaction."""
+    """A group's offsets are committed with a transaction, and not if it aborts."""
     create_topic(client, "with-offsets", 1)
     place = TopicPartition("with-offsets", 0)
     with Producer(client, ProducerOptions(transactional_id="o")) as producer:
@@ -217,8 +217,8 @@ def test_offsets_are_committed_with_a_transaction(client: Cluster) -> None:
 
 
 @pytest.mark.parametrize("codec", list(Codec))
-def test_librdkafka_reads_the_records(shared: KafkaCluster, client: Cluster, codec: Codec) -> None:
-    """For each codec keys, values, headers, timestamps and offsets are equal."""
+def test_librdkafka_reads_the_records(shared_cluster: KafkaCluster, client: Cluster, codec: Codec) -> None:
+    """librdkafka reads equal keys, values, headers, timestamps and offsets, for each codec."""
     topic = f"ours-{codec.name}"
     create_topic(client, topic, 1)
     with Producer(client, ProducerOptions(codec=codec)) as producer:
@@ -226,7 +226,7 @@ def test_librdkafka_reads_the_records(shared: KafkaCluster, client: Cluster, cod
             headers = (("h", b"%d" % number), ("none", None))
             producer.send(topic, b"value %d" % number, key=b"k", headers=headers, timestamp_ms=10**12 + number)
         producer.send(topic, None, key=b"k")
-    consumer = Consumer({"bootstrap.servers": shared.bootstrap_servers, "group.id": "g", "check.crcs": True})
+    consumer = Consumer({"bootstrap.servers": shared_cluster.bootstrap_servers, "group.id": "g", "check.crcs": True})
     consumer.assign([PeerPartition(topic, 0, 0)])
     messages = []
     while len(messages) < 501:
@@ -238,13 +238,13 @@ def test_librdkafka_reads_the_records(shared: KafkaCluster, client: Cluster, cod
 
 
 @pytest.mark.parametrize("codec", [codec.name.lower() for codec in Codec])
-def test_records_of_librdkafka_are_read(shared: KafkaCluster, client: Cluster, codec: str) -> None:
-    """Keys are in the same partitions with the partitioner of the Java clients."""
+def test_records_of_librdkafka_are_read(shared_cluster: KafkaCluster, client: Cluster, codec: str) -> None:
+    """The client reads librdkafka's records, and its partitioner selects the same partitions for the keys."""
     topic = f"theirs-{codec}"
     create_topic(client, topic, 3)
     peer = PeerProducer(
         {
-            "bootstrap.servers": shared.bootstrap_servers,
+            "bootstrap.servers": shared_cluster.bootstrap_servers,
             "compression.type": codec,
             "partitioner": "murmur2_random",
             "linger.ms": 20,
@@ -265,10 +265,21 @@ def test_records_of_librdkafka_are_read(shared: KafkaCluster, client: Cluster, c
 
 
 @pytest.mark.needs_program("kcat")
-def test_kcat_reads_the_records(shared: KafkaCluster, client: Cluster) -> None:
+def test_kcat_reads_the_records(shared_cluster: KafkaCluster, client: Cluster) -> None:
     create_topic(client, "for-kcat", 1)
     with Producer(client, ProducerOptions(codec=Codec.GZIP)) as producer:
         producer.send("for-kcat", b"v", key=b"k", headers=(("a", b"b"),), timestamp_ms=1234)
-    command = ["kcat", "-C", "-b", shared.bootstrap_servers, "-t", "for-kcat", "-e", "-q", "-f", "%k %s %h %T %o"]
+    command = [
+        "kcat",
+        "-C",
+        "-b",
+        shared_cluster.bootstrap_servers,
+        "-t",
+        "for-kcat",
+        "-e",
+        "-q",
+        "-f",
+        "%k %s %h %T %o",
+    ]
     done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=True)
     assert done.stdout == "k v a=b 1234 0"

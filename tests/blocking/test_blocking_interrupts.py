@@ -30,12 +30,12 @@ class Line(NamedTuple):
 
 
 @contextmanager
-def traced(executed: Callable[[FrameType], None]) -> Iterator[None]:
+def traced(on_line: Callable[[FrameType], None]) -> Iterator[None]:
     """Call a function before each line of the traced packages."""
 
     def trace(frame: FrameType, event: str, _: Any) -> Any:
         if event == "line":
-            executed(frame)
+            on_line(frame)
         return trace if frame.f_code.co_filename.startswith(TRACED) else None
 
     before = sys.gettrace()
@@ -60,7 +60,7 @@ def executed_lines() -> list[Line]:
     last: dict[tuple[str, int], Line] = {}
     count = 0
 
-    def executed(frame: FrameType) -> None:
+    def on_line(frame: FrameType) -> None:
         nonlocal count
         count += 1
         key = (frame.f_code.co_filename, frame.f_lineno)
@@ -69,38 +69,38 @@ def executed_lines() -> list[Line]:
 
     brokers, _ = transactional()
     options = ProducerOptions(transactional_id="x", **ONE_EACH)
-    with Producer(brokers.cluster(), options) as producer, traced(executed):
+    with Producer(brokers.cluster(), options) as producer, traced(on_line):
         write_two_transactions(producer)
     return sorted({*first.values(), *last.values()}, key=lambda each: each.number)
 
 
-def interrupted_at(line: Line) -> tuple[Producer, list[Any], float]:
-    """Interrupt a producer at an execution of a line, and leave its context manager.
+def interrupt_at(line: Line) -> tuple[Producer, list[Any], float]:
+    """Interrupt a producer at one execution of a line, and leave its context manager.
 
     :return: the producer, its requests, and the seconds that the exit took.
     """
-    brokers, story = transactional()
+    brokers, requests = transactional()
     producer = Producer(brokers.cluster(), ProducerOptions(transactional_id="x", **ONE_EACH))
     count = 0
 
-    def executed(_: FrameType) -> None:
+    def on_line(_: FrameType) -> None:
         nonlocal count
         count += 1
         if count == line.number:
             raise KeyboardInterrupt
 
-    with suppress(KeyboardInterrupt), producer, traced(executed):
+    with suppress(KeyboardInterrupt), producer, traced(on_line):
         write_two_transactions(producer)
-    return producer, story, brokers.now_s - 1000
+    return producer, requests, brokers.now_s - 1000
 
 
 @pytest.mark.filterwarnings("ignore:coroutine .* was never awaited")
 def test_interrupt_at_each_line_of_a_transaction() -> None:
-    """The transaction is aborted, or its outcome is reported as unknown."""
+    """After an interrupt at any line, the transaction is aborted, or its outcome is reported as unknown."""
     lines = executed_lines()
     assert len(lines) > 300
     for line in lines:
-        producer, story, seconds = interrupted_at(line)
+        producer, requests, seconds = interrupt_at(line)
         assert seconds < CLOSED_WITHIN_S, line
         is_unknown = isinstance(producer._transactions and producer._transactions.unusable, OutcomeUnknown)
-        assert is_unknown or not story or story[-1][0] in ("init", "commit", "abort"), (line, story)
+        assert is_unknown or not requests or requests[-1][0] in ("init", "commit", "abort"), (line, requests)

@@ -23,44 +23,44 @@ numbers = count(1)
 
 
 class BreakingSocket:
-    """Breaks after a given number of bytes in either direction, within a request or a response."""
+    """A socket that breaks after a given number of bytes in both directions, within a request or a response."""
 
-    def __init__(self, carried: socket.socket, budget: int) -> None:
-        self._carried = carried
+    def __init__(self, wrapped: socket.socket, budget: int) -> None:
+        self._wrapped = wrapped
         self._budget = budget
 
     def sendall(self, data: bytes) -> None:
-        self._carried.sendall(data[: max(0, self._budget)])
+        self._wrapped.sendall(data[: max(0, self._budget)])
         self._spend(len(data))
 
     def recv(self, size: int) -> bytes:
-        data = self._carried.recv(min(size, max(1, self._budget)))
+        data = self._wrapped.recv(min(size, max(1, self._budget)))
         self._spend(len(data))
         return data
 
     def _spend(self, size: int) -> None:
         self._budget -= size
         if self._budget <= 0:
-            self._carried.close()
+            self._wrapped.close()
             raise ConnectionResetError("broken by the test")
 
     def settimeout(self, seconds: float) -> None:
-        self._carried.settimeout(seconds)
+        self._wrapped.settimeout(seconds)
 
     def fileno(self) -> int:
-        return self._carried.fileno()
+        return self._wrapped.fileno()
 
     def close(self) -> None:
-        self._carried.close()
+        self._wrapped.close()
 
 
 @pytest.fixture(scope="module")
-def shared(kafka_cluster_factory: Callable[..., KafkaCluster]) -> Iterator[KafkaCluster]:
+def shared_cluster(kafka_cluster_factory: Callable[..., KafkaCluster]) -> Iterator[KafkaCluster]:
     with kafka_cluster_factory(3) as cluster:
         yield cluster
 
 
-def breaking_cluster(shared: KafkaCluster, seed: int, budget_max: int) -> tuple[Cluster, list[int]]:
+def breaking_cluster(shared_cluster: KafkaCluster, seed: int, budget_max: int) -> tuple[Cluster, list[int]]:
     """Yield a client whose connections last for a random number of bytes, and the list of connections."""
     real = default_runtime()
     draw = random.Random(seed)
@@ -72,12 +72,12 @@ def breaking_cluster(shared: KafkaCluster, seed: int, budget_max: int) -> tuple[
         return BreakingSocket(real.connect(host, port, timeout_s), made[-1])  # type: ignore[return-value]
 
     options = ClientOptions(backoff_s=0.002, backoff_s_max=0.02)
-    return Cluster(shared.bootstrap_servers, options=options, runtime=replace(real, connect=connect)), made
+    return Cluster(shared_cluster.bootstrap_servers, options=options, runtime=replace(real, connect=connect)), made
 
 
-def new_topic(shared: KafkaCluster) -> str:
+def new_topic(shared_cluster: KafkaCluster) -> str:
     name = f"broken-{next(numbers)}"
-    with Cluster(shared.bootstrap_servers) as cluster:
+    with Cluster(shared_cluster.bootstrap_servers) as cluster:
         create_topic(cluster, name, PARTITIONS, 3)
     return name
 
@@ -94,28 +94,31 @@ def read_values(cluster: Cluster, topic: str, isolation: Isolation) -> dict[int,
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_records_are_written_once_and_in_order(shared: KafkaCluster, seed: int) -> None:
-    """Connections break many times, before, within and after requests."""
-    topic, records = new_topic(shared), 3000
-    cluster, made = breaking_cluster(shared, seed, 5000)
+def test_records_are_written_once_and_in_order(shared_cluster: KafkaCluster, seed: int) -> None:
+    """Records are written once and in order, although connections break before, within and after requests."""
+    topic, records = new_topic(shared_cluster), 3000
+    cluster, made = breaking_cluster(shared_cluster, seed, 5000)
     options = ProducerOptions(batch_size=300, linger_s=0.0005)
     with cluster, Producer(cluster, options) as producer:
         for number in range(records):
             producer.send(topic, b"%d" % number, partition=number % PARTITIONS)
     assert producer.written == records
     assert len(made) > 15
-    with Cluster(shared.bootstrap_servers) as steady:
+    with Cluster(shared_cluster.bootstrap_servers) as steady:
         found = read_values(steady, topic, Isolation.READ_UNCOMMITTED)
     assert found == {each: list(range(each, records, PARTITIONS)) for each in range(PARTITIONS)}
 
 
-def test_records_are_read_once_and_in_order(shared: KafkaCluster) -> None:
-    """Connections break within responses."""
-    topic, records = new_topic(shared), 3000
-    with Cluster(shared.bootstrap_servers) as steady, Producer(steady, ProducerOptions(batch_size=600)) as producer:
+def test_records_are_read_once_and_in_order(shared_cluster: KafkaCluster) -> None:
+    """Records are read once and in order, although connections break within responses."""
+    topic, records = new_topic(shared_cluster), 3000
+    with (
+        Cluster(shared_cluster.bootstrap_servers) as steady,
+        Producer(steady, ProducerOptions(batch_size=600)) as producer,
+    ):
         for number in range(records):
             producer.send(topic, b"%d" % number, partition=number % PARTITIONS)
-    cluster, made = breaking_cluster(shared, 1, 6000)
+    cluster, made = breaking_cluster(shared_cluster, 1, 6000)
     with cluster:
         found = read_values(cluster, topic, Isolation.READ_UNCOMMITTED)
     assert found == {each: list(range(each, records, PARTITIONS)) for each in range(PARTITIONS)}
@@ -123,10 +126,10 @@ def test_records_are_read_once_and_in_order(shared: KafkaCluster) -> None:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_transactions_are_visible_completely_or_not_at_all(shared: KafkaCluster, seed: int) -> None:
+def test_transactions_are_visible_completely_or_not_at_all(shared_cluster: KafkaCluster, seed: int) -> None:
     """Committed records are read once and in order, aborted ones never, wherever the connection breaks."""
-    topic = new_topic(shared)
-    cluster, made = breaking_cluster(shared, seed, 2200)
+    topic = new_topic(shared_cluster)
+    cluster, made = breaking_cluster(shared_cluster, seed, 2200)
     committed: list[int] = []
     with cluster, Producer(cluster, ProducerOptions(transactional_id=topic, batch_size=300)) as producer:
         for number in range(30):
@@ -144,6 +147,6 @@ def test_transactions_are_visible_completely_or_not_at_all(shared: KafkaCluster,
                 producer.abort()
     assert len(made) > 15
     assert len(committed) >= 18 * 30
-    with Cluster(shared.bootstrap_servers) as steady:
+    with Cluster(shared_cluster.bootstrap_servers) as steady:
         found = read_values(steady, topic, Isolation.READ_COMMITTED)
     assert found == {each: [value for value in committed if value % PARTITIONS == each] for each in range(PARTITIONS)}

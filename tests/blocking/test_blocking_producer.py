@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from kafka.partitioner.default import murmur2 as peer_murmur2
-from scripted_brokers import Request, ScriptedBrokers, produce_answer, produced
+from scripted_brokers import Request, ScriptedBrokers, produce_response, produced_batches
 
 from kreplica.blocking import Codec, Producer, ProducerOptions
 from kreplica.blocking.connection import Connection
@@ -37,39 +37,41 @@ from kreplica.wire.messages import (
 from kreplica.wire.partitioning import murmur2, partition_of_key
 from kreplica.wire.records import Record, iter_records
 
-OK = produce_answer
+OK = produce_response
 ONE_EACH: dict[str, Any] = {"linger_s": 0.0}
-"""Send each record in its own batch."""
+"""Options that send each record in its own batch."""
 
 
 def refuse(code: ErrorCode) -> Any:
-    return partial(produce_answer, error=code)
+    return partial(produce_response, error=code)
 
 
-def new_id(request: Request) -> dict[str, Any]:
+def producer_id_response(request: Request) -> dict[str, Any]:
     return {"throttle_time_ms": 0, "error_code": 0, "producer_id": 77, "producer_epoch": 0}
 
 
 def scripted(brokers: int = 1, leaders: tuple[int, ...] = (1,)) -> ScriptedBrokers:
     made = ScriptedBrokers(brokers, leaders)
     for broker in made.brokers.values():
-        broker.always(INIT_PRODUCER_ID, new_id)
+        broker.always(INIT_PRODUCER_ID, producer_id_response)
         broker.always(PRODUCE, OK)
     return made
 
 
 def sent(brokers: ScriptedBrokers, broker: int = 1) -> list[tuple[int, int, int]]:
-    """Return (partition, epoch, sequence) of each batch in the order of arrival."""
+    """Return (partition, epoch, sequence) of each batch in the order in which they are received."""
     return [
         (partition, header.producer_epoch, header.base_sequence)
-        for request in brokers[broker].asked(PRODUCE)
-        for partition, header in produced(request)
+        for request in brokers[broker].requests_to(PRODUCE)
+        for partition, header in produced_batches(request)
     ]
 
 
 def values(brokers: ScriptedBrokers, broker: int = 1) -> list[bytes | None]:
     rows = [
-        row for request in brokers[broker].asked(PRODUCE) for row in request.body["topic_data"][0]["partition_data"]
+        row
+        for request in brokers[broker].requests_to(PRODUCE)
+        for row in request.body["topic_data"][0]["partition_data"]
     ]
     return [record.value for row in rows for record in iter_records(row["records"])]
 
@@ -88,7 +90,7 @@ def test_records_are_collected_into_batches() -> None:
         assert not deliveries[0].is_settled
         with pytest.raises(ValueError, match="flush"):
             _ = deliveries[0].offset
-    (request,) = brokers[1].asked(PRODUCE)
+    (request,) = brokers[1].requests_to(PRODUCE)
     records = list(iter_records(request.body["topic_data"][0]["partition_data"][0]["records"]))
     assert [tuple(record) for record in records] == [
         (number, 5 + number, b"k", b"v%d" % number, (("h", None),)) for number in range(3)
@@ -99,12 +101,12 @@ def test_records_are_collected_into_batches() -> None:
 
 @pytest.mark.parametrize("codec", list(Codec))
 def test_batches_are_valid(codec: Codec) -> None:
-    """For each codec header, sequence numbers and CRC match."""
+    """For each codec, the header, sequence numbers and CRC of the batch are correct."""
     brokers = scripted()
     with Producer(brokers.cluster(), ProducerOptions(codec=codec)) as producer:
         for number in range(100):
             producer.send("t", b"value %d" % number, partition=0)
-    (request,) = brokers[1].asked(PRODUCE)
+    (request,) = brokers[1].requests_to(PRODUCE)
     header = check_batch(request.body["topic_data"][0]["partition_data"][0]["records"])
     assert (header.codec, header.record_count, header.producer_id, header.base_sequence) == (codec, 100, 77, 0)
 
@@ -116,10 +118,17 @@ def test_full_batch_is_sent_at_once() -> None:
         for _ in range(30):
             producer.send("t", bytes(100), partition=0)
         producer.poll()
-        assert 2 <= len(brokers[1].asked(PRODUCE)) <= 5
+        assert 2 <= len(brokers[1].requests_to(PRODUCE)) <= 5
     sequences = [sequence for _, _, sequence in sent(brokers)]
     assert sequences == sorted(set(sequences))
-    assert sum(header.record_count for request in brokers[1].asked(PRODUCE) for _, header in produced(request)) == 30
+    assert (
+        sum(
+            header.record_count
+            for request in brokers[1].requests_to(PRODUCE)
+            for _, header in produced_batches(request)
+        )
+        == 30
+    )
 
 
 def test_encoded_batches_keep_their_order() -> None:
@@ -138,10 +147,10 @@ def test_encoded_batches_keep_their_order() -> None:
     assert [sequence for _, _, sequence in sent(brokers)] == [0, 1, 3]
 
 
-def test_memory_is_bounded() -> None:
-    """A producer with a slow broker waits, and holds at most the limit."""
+def test_buffered_bytes_are_bounded() -> None:
+    """With a slow broker, ``send`` waits, and the producer buffers at most the limit."""
     brokers = scripted()
-    brokers[1].always(PRODUCE, lambda request: request.link.send_later(1, request.answer_bytes(OK(request))))
+    brokers[1].always(PRODUCE, lambda request: request.connection.send_later(1, request.response_bytes(OK(request))))
     options = ProducerOptions(batch_size=1000, memory_size_max=3000, linger_s=1000)
     with Producer(brokers.cluster(), options) as producer:
         for _ in range(50):
@@ -158,8 +167,10 @@ def test_request_has_all_batches_for_one_leader() -> None:
     with Producer(brokers.cluster()) as producer:
         for partition in range(3):
             producer.send("t", b"v", partition=partition)
-    assert [[index for index, _ in produced(request)] for request in brokers[1].asked(PRODUCE)] == [[0, 2]]
-    assert [[index for index, _ in produced(request)] for request in brokers[2].asked(PRODUCE)] == [[1]]
+    assert [[index for index, _ in produced_batches(request)] for request in brokers[1].requests_to(PRODUCE)] == [
+        [0, 2]
+    ]
+    assert [[index for index, _ in produced_batches(request)] for request in brokers[2].requests_to(PRODUCE)] == [[1]]
 
 
 # --- partitions ---
@@ -167,7 +178,7 @@ def test_request_has_all_batches_for_one_leader() -> None:
 
 @given(st.binary(max_size=70))
 def test_keys_are_hashed_as_in_kafkas_clients(key: bytes) -> None:
-    """Keys of any length are compared with another implementation."""
+    """Keys of any length have the same hash as in kafka-python."""
     assert struct.pack(">I", murmur2(key)) == struct.pack(">I", peer_murmur2(key) & 0xFFFFFFFF)
     assert 0 <= partition_of_key(key, 7) < 7
 
@@ -177,7 +188,7 @@ def test_records_with_a_key_stay_together() -> None:
     with Producer(brokers.cluster()) as producer:
         for number in range(40):
             producer.send("t", b"v", key=b"key-%d" % (number % 4))
-    for request in brokers[1].asked(PRODUCE):
+    for request in brokers[1].requests_to(PRODUCE):
         for row in request.body["topic_data"][0]["partition_data"]:
             for record in iter_records(row["records"]):
                 assert record.key is not None
@@ -185,20 +196,22 @@ def test_records_with_a_key_stay_together() -> None:
 
 
 def test_records_without_a_key_fill_one_partition_at_a_time() -> None:
-    """This gives few large batches; all partitions with a leader are used."""
+    """Records without a key fill one batch after another, and use all partitions that have a leader."""
     brokers = scripted(1, (1, 1, -1, 1))
     with Producer(brokers.cluster(), ProducerOptions(batch_size=500, linger_s=1000)) as producer:
         for number in range(60):
             producer.send("t", b"%0100d" % number)
     counts = [
-        (index, header.record_count) for request in brokers[1].asked(PRODUCE) for index, header in produced(request)
+        (index, header.record_count)
+        for request in brokers[1].requests_to(PRODUCE)
+        for index, header in produced_batches(request)
     ]
     assert {index for index, _ in counts} == {0, 1, 3}
     assert max(count for _, count in counts) > 1
 
 
 def test_missing_partition() -> None:
-    """The error is raised by ``send``."""
+    """``send`` raises the error for a missing partition."""
     producer = Producer(scripted().cluster())
     with pytest.raises(GaveUp, match="partition t-9"):
         producer.send("t", b"v", partition=9)
@@ -208,12 +221,12 @@ def test_missing_partition() -> None:
 
 
 def test_moved_leader_gets_the_same_batch() -> None:
-    """The sequence numbers are unchanged, so that a duplicate is detected."""
+    """The batch is sent again with the same sequence numbers, so that the new leader detects a duplicate."""
     brokers = scripted(2, (1,))
 
     def moved(request: Request) -> dict[str, Any]:
         brokers.move(0, 2)
-        return produce_answer(request, error=ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        return produce_response(request, error=ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
     brokers[1].then(PRODUCE, moved)
     with Producer(brokers.cluster()) as producer:
@@ -227,8 +240,8 @@ def test_connection_lost_within_a_response() -> None:
     brokers = scripted()
 
     def half(request: Request) -> None:
-        request.link.send(request.answer_bytes(OK(request))[:7])
-        request.link.close()
+        request.connection.send(request.response_bytes(OK(request))[:7])
+        request.connection.close()
 
     brokers[1].then(PRODUCE, half)
     with Producer(brokers.cluster(), ProducerOptions(**ONE_EACH)) as producer:
@@ -244,7 +257,7 @@ def test_connection_lost_within_a_response() -> None:
 def test_duplicate_after_a_retry_is_a_success() -> None:
     """The leader reports a duplicate; the record was written once, at an unknown offset."""
     brokers = scripted()
-    brokers[1].then(PRODUCE, lambda request: request.link.close(), refuse(ErrorCode.DUPLICATE_SEQUENCE_NUMBER))
+    brokers[1].then(PRODUCE, lambda request: request.connection.close(), refuse(ErrorCode.DUPLICATE_SEQUENCE_NUMBER))
     with Producer(brokers.cluster()) as producer:
         delivery = producer.send("t", b"v", partition=0)
     assert delivery.is_settled
@@ -263,7 +276,7 @@ def test_too_few_replicas_are_retried() -> None:
 
 
 def test_delivery_timeout_after_a_request_is_unknown() -> None:
-    """The record may be written: the error says so, and that a retry may duplicate it."""
+    """After a delivery timeout, the error says that the record may be written, and that a retry may duplicate it."""
     brokers = scripted()
     brokers[1].always(PRODUCE, refuse(ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND))
     producer = Producer(brokers.cluster(), ProducerOptions(delivery_timeout_s=10))
@@ -288,7 +301,7 @@ def test_unsent_record_fails_as_not_written() -> None:
     assert sent(brokers) == []
 
 
-def test_sequences_restart_after_a_refusal() -> None:
+def test_sequences_restart_after_a_rejected_batch() -> None:
     """A batch with a final error leaves a gap: the next epoch starts with sequence 0 (KIP-360)."""
     brokers = scripted()
     producer = Producer(brokers.cluster(), ProducerOptions(**ONE_EACH))
@@ -305,7 +318,7 @@ def test_sequences_restart_after_a_refusal() -> None:
     assert sent(brokers) == [(0, 0, 0), (0, 0, 1), (0, 1, 0)]
 
 
-def test_batches_behind_a_refusal_are_renumbered() -> None:
+def test_batches_behind_a_rejected_one_are_renumbered() -> None:
     """Batches rejected only because of the one before them are sent again, in order, and written once."""
     brokers = scripted()
     held: list[Request] = []
@@ -315,9 +328,9 @@ def test_batches_behind_a_refusal_are_renumbered() -> None:
     producer.poll(0.1)
     assert len(held) == 3
     brokers[1].always(PRODUCE, OK)
-    held[0].answer(produce_answer(held[0], error=ErrorCode.MESSAGE_TOO_LARGE))
+    held[0].respond(produce_response(held[0], error=ErrorCode.MESSAGE_TOO_LARGE))
     for request in held[1:]:
-        request.answer(produce_answer(request, error=ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER))
+        request.respond(produce_response(request, error=ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER))
     with pytest.raises(DeliveryFailed):
         producer.flush()
     assert [delivery.error is None for delivery in deliveries] == [False, True, True]
@@ -327,7 +340,7 @@ def test_batches_behind_a_refusal_are_renumbered() -> None:
 
 @pytest.mark.parametrize("behind", [ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER])
 def test_batches_behind_a_retried_one_keep_their_numbers(behind: ErrorCode) -> None:
-    """A full disk does not raise the epoch, independent of the responses to later batches."""
+    """After a retriable error, the epoch stays the same, regardless of the responses to later batches."""
     brokers = scripted()
     held: list[Request] = []
     brokers[1].always(PRODUCE, held.append)
@@ -336,7 +349,7 @@ def test_batches_behind_a_retried_one_keep_their_numbers(behind: ErrorCode) -> N
     producer.poll(0.1)
     brokers[1].always(PRODUCE, OK)
     for request, code in zip(held, (ErrorCode.KAFKA_STORAGE_ERROR, behind, behind), strict=True):
-        request.answer(produce_answer(request, error=code))
+        request.respond(produce_response(request, error=code))
     producer.flush()
     assert [delivery.error for delivery in deliveries] == [None] * 3
     assert sent(brokers) == [(0, 0, 0), (0, 0, 1), (0, 0, 2)] * 2
@@ -346,7 +359,7 @@ def test_batches_behind_a_retried_one_keep_their_numbers(behind: ErrorCode) -> N
 def test_gap_hidden_by_a_lost_response() -> None:
     """If a leader misses earlier batches, a batch that may be written elsewhere is not sent again."""
     brokers = scripted()
-    brokers[1].then(PRODUCE, lambda request: request.link.close(), refuse(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER))
+    brokers[1].then(PRODUCE, lambda request: request.connection.close(), refuse(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER))
     producer = Producer(brokers.cluster())
     delivery = producer.send("t", b"v", partition=0)
     with pytest.raises(DeliveryFailed):
@@ -361,12 +374,14 @@ def test_at_most_five_batches_of_a_partition_are_in_flight() -> None:
     """Five idempotent batches are in flight, because leaders recognize five retries; otherwise one."""
     for options, most in (({}, 5), ({"acks": 1}, 1)):
         brokers = scripted()
-        brokers[1].always(PRODUCE, lambda request: request.link.send_later(5, request.answer_bytes(OK(request))))
+        brokers[1].always(
+            PRODUCE, lambda request: request.connection.send_later(5, request.response_bytes(OK(request)))
+        )
         producer = Producer(brokers.cluster(), ProducerOptions(linger_s=0.0, **options))  # type: ignore[arg-type]
         for number in range(9):
             producer.send("t", b"%d" % number, partition=0)
             producer.poll()
-        assert len(brokers[1].asked(PRODUCE)) == most
+        assert len(brokers[1].requests_to(PRODUCE)) == most
         producer.close()
         assert values(brokers) == [b"%d" % number for number in range(9)]
 
@@ -374,12 +389,12 @@ def test_at_most_five_batches_of_a_partition_are_in_flight() -> None:
 def test_throttled_producer_waits() -> None:
     """The producer sends the rest after the throttle time."""
     brokers = scripted()
-    brokers[1].then(PRODUCE, partial(produce_answer, throttle_ms=3000))
+    brokers[1].then(PRODUCE, partial(produce_response, throttle_ms=3000))
     with Producer(brokers.cluster(), ProducerOptions(**ONE_EACH)) as producer:
         producer.send("t", b"1", partition=0)
         producer.flush()
         producer.send("t", b"2", partition=0)
-    first, second = brokers[1].asked(PRODUCE)
+    first, second = brokers[1].requests_to(PRODUCE)
     assert second.at_s - first.at_s >= 3
 
 
@@ -392,17 +407,17 @@ def test_acks_0() -> None:
         producer.flush()
         brokers.sleep(1)
     assert delivery.offset == -1
-    assert brokers[1].asked(PRODUCE)[0].body["acks"] == 0
-    assert not brokers[1].asked(INIT_PRODUCER_ID)
+    assert brokers[1].requests_to(PRODUCE)[0].body["acks"] == 0
+    assert not brokers[1].requests_to(INIT_PRODUCER_ID)
 
 
-def test_contradictory_options_are_refused() -> None:
+def test_contradictory_options_are_rejected() -> None:
     for wrong in ({"acks": 2}, {"acks": 1, "idempotent": True}, {"acks": 0, "transactional_id": "x"}):
         with pytest.raises(ValueError, match="acks"):
             ProducerOptions(**wrong)  # type: ignore[arg-type]
 
 
-def test_exit_by_an_exception_waits_for_nothing() -> None:
+def test_exit_after_an_exception_does_not_wait() -> None:
     """An interrupt ends a producer at once, even if no broker responds."""
     brokers = scripted()
     brokers[1].always(PRODUCE, lambda request: None)
@@ -420,29 +435,29 @@ def test_exit_by_an_exception_waits_for_nothing() -> None:
 
 
 def transactional() -> tuple[ScriptedBrokers, list[Any]]:
-    """A broker that is also the coordinator, and the list of its requests."""
+    """Return a broker that is also the coordinator, and the list of its requests."""
     brokers = scripted()
-    story: list[Any] = []
+    requests: list[Any] = []
     epochs = iter(range(100))
 
     def init(request: Request) -> dict[str, Any]:
-        story.append(("init", request.body["producer_id"], request.body["producer_epoch"]))
-        return new_id(request) | {"producer_epoch": next(epochs)}
+        requests.append(("init", request.body["producer_id"], request.body["producer_epoch"]))
+        return producer_id_response(request) | {"producer_epoch": next(epochs)}
 
     def add(request: Request) -> dict[str, Any]:
         topics = request.body["v3_and_below_topics"]
-        story.append(("add", topics[0]["partitions"]))
+        requests.append(("add", topics[0]["partitions"]))
         rows = [{"partition_index": each, "partition_error_code": 0} for each in topics[0]["partitions"]]
         result = [{"name": "t", "results_by_partition": rows}]
         return {"throttle_time_ms": 0, "results_by_topic_v3_and_below": result}
 
     def end(request: Request) -> dict[str, Any]:
-        story.append(("commit" if request.body["committed"] else "abort", request.body["producer_epoch"]))
+        requests.append(("commit" if request.body["committed"] else "abort", request.body["producer_epoch"]))
         return {"throttle_time_ms": 0, "error_code": 0}
 
     def produce(request: Request) -> dict[str, Any]:
-        (_, header), *_ = produced(request)
-        story.append(("produce", header.producer_epoch, header.base_sequence))
+        (_, header), *_ = produced_batches(request)
+        requests.append(("produce", header.producer_epoch, header.base_sequence))
         return OK(request)
 
     row = {"key": "x", "node_id": 1, "host": "broker-1", "port": 9092, "error_code": 0, "error_message": None}
@@ -451,12 +466,12 @@ def transactional() -> tuple[ScriptedBrokers, list[Any]]:
     brokers[1].always(ADD_PARTITIONS_TO_TXN, add)
     brokers[1].always(END_TXN, end)
     brokers[1].always(PRODUCE, produce)
-    return brokers, story
+    return brokers, requests
 
 
 def test_partitions_are_added_before_records_are_sent() -> None:
     """A partition is added once to each transaction before records; sequences continue after a commit."""
-    brokers, story = transactional()
+    brokers, requests = transactional()
     with Producer(brokers.cluster(), ProducerOptions(transactional_id="x")) as producer:
         for _ in range(2):
             producer.begin()
@@ -465,12 +480,12 @@ def test_partitions_are_added_before_records_are_sent() -> None:
         producer.begin()
         producer.commit()
     one = [("add", [0]), ("produce", 0, 0), ("commit", 0)]
-    assert story == [("init", -1, -1), *one, ("add", [0]), ("produce", 0, 1), ("commit", 0)]
+    assert requests == [("init", -1, -1), *one, ("add", [0]), ("produce", 0, 1), ("commit", 0)]
 
 
 def test_transaction_with_a_failed_record_can_only_be_aborted() -> None:
     """The commit is rejected; after the abort the next transaction has the next epoch and succeeds."""
-    brokers, story = transactional()
+    brokers, requests = transactional()
     with Producer(brokers.cluster(), ProducerOptions(transactional_id="x")) as producer:
         producer.begin()
         brokers[1].then(PRODUCE, refuse(ErrorCode.MESSAGE_TOO_LARGE))
@@ -481,7 +496,7 @@ def test_transaction_with_a_failed_record_can_only_be_aborted() -> None:
         producer.begin()
         producer.send("t", b"v", partition=0)
         producer.commit()
-    assert story == [
+    assert requests == [
         ("init", -1, -1),
         ("add", [0]),
         ("abort", 0),
@@ -494,7 +509,7 @@ def test_transaction_with_a_failed_record_can_only_be_aborted() -> None:
 
 def test_failed_flush_prevents_the_commit() -> None:
     """A transaction that lacks a record cannot be committed, and no further record is sent in it."""
-    brokers, story = transactional()
+    brokers, requests = transactional()
     with Producer(brokers.cluster(), ProducerOptions(transactional_id="x")) as producer:
         producer.begin()
         brokers[1].then(PRODUCE, refuse(ErrorCode.MESSAGE_TOO_LARGE))
@@ -506,11 +521,11 @@ def test_failed_flush_prevents_the_commit() -> None:
         with pytest.raises(TransactionFailed, match="MESSAGE_TOO_LARGE"):
             producer.commit()
         producer.abort()
-    assert [each[0] for each in story] == ["init", "add", "abort", "init"]
+    assert [each[0] for each in requests] == ["init", "add", "abort", "init"]
 
 
-def test_batches_behind_a_refusal_fail_with_the_transaction() -> None:
-    """The batches' sequence numbers would no longer fit."""
+def test_batches_behind_a_rejected_one_fail_with_the_transaction() -> None:
+    """They are not sent again, because their sequence numbers would leave a gap."""
     brokers, _ = transactional()
     held: list[Request] = []
     brokers[1].always(PRODUCE, held.append)
@@ -519,9 +534,9 @@ def test_batches_behind_a_refusal_fail_with_the_transaction() -> None:
         deliveries = [producer.send("t", b"%d" % number, partition=0) for number in range(8)]
         producer.poll(0.1)
         assert len(held) == 5
-        held[0].answer(produce_answer(held[0], error=ErrorCode.MESSAGE_TOO_LARGE))
+        held[0].respond(produce_response(held[0], error=ErrorCode.MESSAGE_TOO_LARGE))
         for request in held[1:]:
-            request.answer(produce_answer(request, error=ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER))
+            request.respond(produce_response(request, error=ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER))
         with pytest.raises(DeliveryFailed, match="8 records"):
             producer.flush()
         assert len(held) == 5
@@ -530,7 +545,7 @@ def test_batches_behind_a_refusal_fail_with_the_transaction() -> None:
 
 
 def test_abort_drops_unsent_records() -> None:
-    brokers, story = transactional()
+    brokers, requests = transactional()
     with Producer(brokers.cluster(), ProducerOptions(transactional_id="x")) as producer:
         producer.begin()
         delivery = producer.send("t", b"v", partition=0)
@@ -538,12 +553,12 @@ def test_abort_drops_unsent_records() -> None:
         producer.abort()
         assert brokers.now_s == started_s
         assert isinstance(delivery.error, TransactionFailed)
-    assert [each[0] for each in story] == ["init"]
+    assert [each[0] for each in requests] == ["init"]
 
 
 def test_commit_without_a_response() -> None:
     """The error says that the outcome is unknown; the producer neither aborts nor continues."""
-    brokers, story = transactional()
+    brokers, requests = transactional()
     producer = Producer(brokers.cluster(operation_timeout_s=5), ProducerOptions(transactional_id="x"))
     producer.begin()
     producer.send("t", b"v", partition=0)
@@ -553,24 +568,24 @@ def test_commit_without_a_response() -> None:
     with pytest.raises(OutcomeUnknown):
         producer.begin()
     producer.close()
-    assert [each[0] for each in story] == ["init", "add", "produce"]
+    assert [each[0] for each in requests] == ["init", "add", "produce"]
 
 
-def test_exit_by_an_exception_aborts() -> None:
-    """The transaction of an interrupted program stays invisible."""
-    brokers, story = transactional()
+def test_exit_after_an_exception_aborts() -> None:
+    """The records of an interrupted program's transaction are never visible."""
+    brokers, requests = transactional()
     producer = Producer(brokers.cluster(), ProducerOptions(transactional_id="x", **ONE_EACH))
     with suppress(KeyboardInterrupt), producer:
         producer.begin()
         producer.send("t", b"v", partition=0)
         producer.poll(1)
         raise KeyboardInterrupt
-    assert [each[0] for each in story] == ["init", "add", "produce", "abort"]
+    assert [each[0] for each in requests] == ["init", "add", "produce", "abort"]
 
 
 def test_interrupt_during_a_request(monkeypatch: pytest.MonkeyPatch) -> None:
-    """At any point the transaction is aborted, and the next one has the next epoch."""
-    brokers, story = transactional()
+    """An interrupt during any request aborts the transaction, and the next one has the next epoch."""
+    brokers, requests = transactional()
     producer = Producer(brokers.cluster(), ProducerOptions(transactional_id="x"))
     send = Connection.send
 
@@ -584,12 +599,12 @@ def test_interrupt_during_a_request(monkeypatch: pytest.MonkeyPatch) -> None:
         producer.send("t", b"v", partition=0)
         monkeypatch.setattr(Connection, "send", interrupted)
         producer.flush()
-    assert [each[0] for each in story] == ["init", "add", "abort", "init"]
+    assert [each[0] for each in requests] == ["init", "add", "abort", "init"]
 
 
 def test_interrupt_while_waiting_for_a_response() -> None:
-    """It is unknown whether the partition was added, and the connection cannot be used further."""
-    brokers, story = transactional()
+    """The partition may have been added, so the transaction is aborted, over a new connection."""
+    brokers, requests = transactional()
     producer = Producer(brokers.cluster(), ProducerOptions(transactional_id="x"))
 
     def interrupt(request: Request) -> None:
@@ -600,11 +615,11 @@ def test_interrupt_while_waiting_for_a_response() -> None:
         producer.send("t", b"v", partition=0)
         brokers[1].then(ADD_PARTITIONS_TO_TXN, interrupt)
         producer.flush()
-    assert [each[0] for each in story] == ["init", "abort", "init"], "the abort ends a transaction that may be open"
+    assert [each[0] for each in requests] == ["init", "abort", "init"], "the abort ends a transaction that may be open"
 
 
 def test_records_fail_without_authorization() -> None:
-    """Errors of the producer's own requests fail the records that waited for them."""
+    """If the producer cannot obtain its ID, the records that wait for it fail."""
     brokers = scripted()
     refused = {"throttle_time_ms": 0, "error_code": ErrorCode.CLUSTER_AUTHORIZATION_FAILED}
     brokers[1].always(INIT_PRODUCER_ID, lambda request: refused)
@@ -616,7 +631,7 @@ def test_records_fail_without_authorization() -> None:
 
 
 def test_fenced_producer_stops() -> None:
-    """The second producer of a transactional id fences the first, which cannot continue."""
+    """A producer that is fenced by a second one with the same transactional ID cannot continue."""
     brokers, _ = transactional()
     producer = Producer(brokers.cluster(), ProducerOptions(transactional_id="x"))
     producer.begin()
@@ -629,8 +644,8 @@ def test_fenced_producer_stops() -> None:
     producer.close()
 
 
-def test_transactions_need_an_id_and_a_start() -> None:
-    """Calls out of order raise an error with the missing step."""
+def test_transactional_calls_out_of_order() -> None:
+    """A call out of order raises an error that names the missing step."""
     brokers, _ = transactional()
     with pytest.raises(ValueError, match="transactional_id"):
         Producer(brokers.cluster()).begin()

@@ -78,12 +78,12 @@ def serve(listener: socket.socket, context: ssl.SSLContext) -> None:
             return
         try:
             with context.wrap_socket(plain, server_side=True) as connection:
-                answer_all(connection)
+                respond_to_all(connection)
         except OSError:
             plain.close()
 
 
-def answer_all(connection: ssl.SSLSocket) -> None:
+def respond_to_all(connection: ssl.SSLSocket) -> None:
     frames = FrameReader()
     while data := connection.recv(1 << 16):
         for content in list(frames.feed(data)):
@@ -94,7 +94,7 @@ def answer_all(connection: ssl.SSLSocket) -> None:
 
 
 def test_requests_over_tls(certificate: Path, address: Address) -> None:
-    """Responses of several TLS records are complete, even if they were decrypted before they were requested."""
+    """Responses in several TLS records are complete, even if OpenSSL has already decrypted a part of them."""
     context = ssl.create_default_context(cafile=str(certificate))
     with Connection.open(address, ClientOptions(), default_runtime(connect=tls_sockets(context))) as connection:
         body = {"topics": [], "allow_auto_topic_creation": False}
