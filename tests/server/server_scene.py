@@ -143,13 +143,13 @@ class Client(Protocol):
 
     def dataReceived(self, data: bytes) -> None:
         self.frames.extend(bytes(frame) for frame in self._reader.feed(data))
-        self._look()
+        self._notify_waiters()
 
     def connectionLost(self, reason: Any = None) -> None:
         self.is_closed = True
-        self._look()
+        self._notify_waiters()
 
-    def _look(self) -> None:
+    def _notify_waiters(self) -> None:
         due = [entry for entry in self._waiting if entry[0]()]
         self._waiting = [entry for entry in self._waiting if entry not in due]
         for _, deferred in due:
@@ -174,16 +174,16 @@ class Client(Protocol):
             raise ConnectionError("closed by the server")
         return parse_answer(memoryview(self.frames.popleft()), key, version)
 
-    async def fetched(self) -> tuple[int, bytes]:
+    async def next_fetch(self) -> tuple[int, bytes]:
         """Return the correlation ID and the records of the next response, which must be that of a Fetch."""
         correlation_id, body = await self.answer(FETCH.key, FETCH_VERSION)
         return correlation_id, bytes(body["responses"][0]["partitions"][0]["records"])
 
-    async def answered_ids(self, count: int) -> list[int]:
+    async def next_ids(self, count: int) -> list[int]:
         """Return the correlation IDs of the next Produce responses."""
         return [(await self.answer())[0] for _ in range(count)]
 
-    async def closed(self) -> None:
+    async def wait_until_closed(self) -> None:
         """Wait for the server to close."""
         await self._until(lambda: self.is_closed)
 
@@ -269,20 +269,20 @@ class Scene:
         assert self.server.resources.partial_frames.held_bytes == 0
 
 
-Story = Callable[[Scene], Coroutine[Any, Any, None]]
+Scenario = Callable[[Scene], Coroutine[Any, Any, None]]
 
 ENVIRONMENTS = ("epoll", "twisted", "epoll simulated", "twisted simulated")
 ALL_ENVIRONMENTS = (*ENVIRONMENTS, "tls")
 
 
-def play(environment: str, story: Story, timeout_s: float = 20.0) -> None:
+def play(environment: str, scenario: Scenario, timeout_s: float = 20.0) -> None:
     """Run a test function in one of the environments."""
     use_twisted = environment.startswith("twisted")
     if environment.endswith("simulated"):
         simulation = Simulation(seed=7)
         broker, client = simulation.host("broker"), simulation.host("client")
         scene = Scene(broker.runtime, client.reactor, "broker", use_twisted=use_twisted)
-        simulation.run_until(_whole(scene, story), timeout_s)
+        simulation.run_until(_run_and_stop(scene, scenario), timeout_s)
         assert simulation.failures == []
         return
     from twisted.internet import reactor
@@ -291,13 +291,13 @@ def play(environment: str, story: Story, timeout_s: float = 20.0) -> None:
     runtime = Runtime(reactor, OsDisk(), offload, random.Random(1), lambda: 0)  # type: ignore[arg-type]
     try:
         scene = Scene(runtime, reactor, "127.0.0.1", use_twisted=use_twisted, use_tls=environment == "tls")
-        run(_whole(scene, story), timeout_s)
+        run(_run_and_stop(scene, scenario), timeout_s)
     finally:
         offload.stop()
 
 
-async def _whole(scene: Scene, story: Story) -> None:
+async def _run_and_stop(scene: Scene, scenario: Scenario) -> None:
     try:
-        await story(scene)
+        await scenario(scene)
     finally:
         await scene.stop()

@@ -78,7 +78,7 @@ def test_request_of_a_closed_connection_is_not_handled():
     ("error", "logged"), [(ConnectionLoss(), []), (SessionExpired(), []), (ZeroDivisionError(), [ZeroDivisionError])]
 )
 def test_only_unexpected_errors_are_logged(error, logged):
-    """Every error closes the connection; a lost ZooKeeper connection is not logged with a traceback."""
+    """Every error closes the connection; only an unexpected error is logged with a traceback."""
 
     async def failing():
         raise error

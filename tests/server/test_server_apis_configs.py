@@ -59,7 +59,7 @@ async def replace(scene: Scene, name: str, kind: int = TOPIC, **settings: str | 
 def test_topic_settings_are_described_with_their_source(tmp_path: Path) -> None:
     """Every setting has its value, source, synonyms and documentation."""
 
-    async def story(scene: Scene) -> None:
+    async def scenario(scene: Scene) -> None:
         await scene.make_topic("t", retention_ms="1000")
         code, configs = await describe(scene, TOPIC, "t", full=True)
         assert code == 0
@@ -80,13 +80,13 @@ def test_topic_settings_are_described_with_their_source(tmp_path: Path) -> None:
         assert (await describe(scene, TOPIC, "nobody"))[0] == 3
         assert (await describe(scene, 99, "t"))[0] == 42
 
-    on_broker(tmp_path, story, "log.segment.bytes=2000000")
+    on_broker(tmp_path, scenario, "log.segment.bytes=2000000")
 
 
 def test_broker_settings_are_described(tmp_path: Path) -> None:
     """A broker describes its own settings, with the source of those in its file, and rejects other brokers'."""
 
-    async def story(scene: Scene) -> None:
+    async def scenario(scene: Scene) -> None:
         code, configs = await describe(scene, BROKER, "1", full=True)
         assert code == 0
         assert (configs["broker.id"]["value"], configs["broker.id"]["read_only"]) == ("1", True)
@@ -94,14 +94,14 @@ def test_broker_settings_are_described(tmp_path: Path) -> None:
         assert (await describe(scene, BROKER, "2"))[0] == 42
         assert (await describe(scene, BROKER, "")) == (0, {})
 
-    on_broker(tmp_path, story)
+    on_broker(tmp_path, scenario)
 
 
 def test_single_settings_are_set_deleted_appended_and_subtracted(tmp_path: Path) -> None:
     """IncrementalAlterConfigs changes lists item by item and sets other settings or resets them to their default
     (KIP-339)."""
 
-    async def story(scene: Scene) -> None:
+    async def scenario(scene: Scene) -> None:
         await scene.make_topic("t")
         assert await alter(scene, "t", ("retention.ms", SET, "1"), ("segment.ms", SET, "2")) == 0
         assert await values(scene) == {"retention.ms": "1", "segment.ms": "2"}
@@ -125,13 +125,13 @@ def test_single_settings_are_set_deleted_appended_and_subtracted(tmp_path: Path)
         assert await alter(scene, "t", ("retention.ms", SET, "1"), kind=77) == 42
         assert await values(scene) == {"segment.ms": "2", "cleanup.policy": "compact"}
 
-    on_broker(tmp_path, story)
+    on_broker(tmp_path, scenario)
 
 
 def test_alter_configs_replaces_all_settings_of_a_topic(tmp_path: Path) -> None:
     """Settings that are not in the request get their default value; an invalid request changes nothing."""
 
-    async def story(scene: Scene) -> None:
+    async def scenario(scene: Scene) -> None:
         await scene.make_topic("t", retention_ms="1", segment_ms="2")
         assert await replace(scene, "t", retention_ms="3") == 0
         assert await values(scene) == {"retention.ms": "3"}
@@ -145,25 +145,25 @@ def test_alter_configs_replaces_all_settings_of_a_topic(tmp_path: Path) -> None:
         answer = await scene.ask(ALTER_CONFIGS, body)
         assert [row["error_code"] for row in answer["responses"]] == [42, 42]
 
-    on_broker(tmp_path, story)
+    on_broker(tmp_path, scenario)
 
 
 def test_setting_too_large_for_zookeeper_is_refused(tmp_path: Path) -> None:
     """The client gets an error, and the broker's ZooKeeper session survives."""
 
-    async def story(scene: Scene) -> None:
+    async def scenario(scene: Scene) -> None:
         await scene.make_topic("t")
         huge = ",".join(f"{i}:{i}" for i in range(150_000))
         assert await alter(scene, "t", ("leader.replication.throttled.replicas", SET, huge)) in (40, 42)
         assert await alter(scene, "t", ("retention.ms", SET, "1")) == 0
 
-    on_broker(tmp_path, story)
+    on_broker(tmp_path, scenario)
 
 
 def test_changed_setting_takes_effect_at_once(tmp_path: Path) -> None:
     """The next Produce is checked against the new limit, retention uses the new time, and both survive a restart."""
 
-    async def story(scene: Scene) -> None:
+    async def scenario(scene: Scene) -> None:
         await scene.make_topic("t", segment_bytes="1048576")
         await scene.make_topic("other", retention_ms="-1")
         large = batch(b"x" * 5000)
@@ -183,14 +183,14 @@ def test_changed_setting_takes_effect_at_once(tmp_path: Path) -> None:
         assert (await scene.produce("t", batch(b"x" * 3000)))["error_code"] == 10
         assert await values(scene) == {"retention.ms": "1", "max.message.bytes": "2000", "segment.bytes": "1048576"}
 
-    on_broker(tmp_path, story)
+    on_broker(tmp_path, scenario)
     on_broker(tmp_path, after)
 
 
 def test_broker_default_for_topics_can_change(tmp_path: Path) -> None:
     """A cluster-wide default applies at once to the topics that do not override it."""
 
-    async def story(scene: Scene) -> None:
+    async def scenario(scene: Scene) -> None:
         await scene.make_topic("t")
         await scene.make_topic("own", max_message_bytes="100000")
         large = batch(b"x" * 5000)
@@ -203,13 +203,13 @@ def test_broker_default_for_topics_can_change(tmp_path: Path) -> None:
         assert await alter(scene, "1", ("log.dirs", SET, "/tmp"), kind=BROKER) == 42
         assert await alter(scene, "2", ("message.max.bytes", SET, "1"), kind=BROKER) == 42
 
-    on_broker(tmp_path, story)
+    on_broker(tmp_path, scenario)
 
 
 def test_custom_broker_settings_are_kept(tmp_path: Path) -> None:
     """Settings with unknown names are kept and described without their value, as in Kafka, and can be deleted."""
 
-    async def story(scene: Scene) -> None:
+    async def scenario(scene: Scene) -> None:
         assert await alter(scene, "1", ("my.plugin.key", SET, "secret"), kind=BROKER) == 0
         assert await alter(scene, "", ("my.plugin.key", SET, "of all"), ("other.key", SET, "1"), kind=BROKER) == 0
         for name, shown in (("1", {"my.plugin.key": 2, "other.key": 3}), ("", {"my.plugin.key": 3, "other.key": 3})):
@@ -222,13 +222,13 @@ def test_custom_broker_settings_are_kept(tmp_path: Path) -> None:
         data, _ = await scene.zookeeper.get_data("/config/brokers/1")
         assert b"plugin" not in data
 
-    on_broker(tmp_path, story)
+    on_broker(tmp_path, scenario)
 
 
 def test_resources_without_settings_are_refused_by_name(tmp_path: Path) -> None:
     """The error for broker loggers and groups names the resource type."""
 
-    async def story(scene: Scene) -> None:
+    async def scenario(scene: Scene) -> None:
         config = {"name": "x", "value": "1", "config_operation": SET}
         for kind, name in ((8, "BROKER_LOGGER"), (32, "GROUP"), (99, "unknown type 99")):
             resource = {"resource_type": kind, "resource_name": "1", "configuration_keys": None, "configs": [config]}
@@ -238,13 +238,13 @@ def test_resources_without_settings_are_refused_by_name(tmp_path: Path) -> None:
                 assert row["error_code"] == 42
                 assert name in row["error_message"]
 
-    on_broker(tmp_path, story)
+    on_broker(tmp_path, scenario)
 
 
 def test_setting_changed_by_another_tool_takes_effect(tmp_path: Path) -> None:
     """Kafka's tools write the settings and a notification; every broker applies them and removes old notifications."""
 
-    async def story(scene: Scene) -> None:
+    async def scenario(scene: Scene) -> None:
         await scene.make_topic("t")
         zookeeper = scene.zookeeper
         await zookeeper.create("/config/changes/no_number", b"?")
@@ -262,25 +262,25 @@ def test_setting_changed_by_another_tool_takes_effect(tmp_path: Path) -> None:
         assert await alter(scene, "t", ("retention.ms", SET, "1")) == 0, "an unreadable value is replaced"
         assert await values(scene) == {"retention.ms": "1"}
 
-    on_broker(tmp_path, story, errors_logged=True)
+    on_broker(tmp_path, scenario, errors_logged=True)
 
 
 def test_settings_of_a_deleted_topic_are_removed(tmp_path: Path) -> None:
     """Neither the znode nor a cached copy remains."""
 
-    async def story(scene: Scene) -> None:
+    async def scenario(scene: Scene) -> None:
         await scene.make_topic("t", retention_ms="1")
         await scene.ask(DELETE_TOPICS, {"topic_names": ["t"], "timeout_ms": 5000}, 5)
         assert await scene.zookeeper.get_children("/config/topics") == []
         assert not scene.broker.dynamic_settings.knows("t")
 
-    on_broker(tmp_path, story)
+    on_broker(tmp_path, scenario)
 
 
 def test_log_directories_are_described(tmp_path: Path) -> None:
     """Each directory is described with its partitions and their sizes: all partitions or the requested ones."""
 
-    async def story(scene: Scene) -> None:
+    async def scenario(scene: Scene) -> None:
         await scene.make_topic("t", 2)
         await scene.make_topic("u")
         records = batch(b"v" * 100)
@@ -301,14 +301,14 @@ def test_log_directories_are_described(tmp_path: Path) -> None:
         assert await ask([{"topic": "t", "partitions": [1, 7]}]) == {"t": [(1, len(records), 0)]}
         assert await ask([]) == {}
 
-    on_broker(tmp_path, story)
+    on_broker(tmp_path, scenario)
 
 
 def test_describe_cluster_returns_broker_endpoints_only(tmp_path: Path) -> None:
     """A request for the controllers' endpoints is rejected, because the cluster has no separate controllers."""
 
-    async def story(scene: Scene) -> None:
+    async def scenario(scene: Scene) -> None:
         answer = await scene.ask(DESCRIBE_CLUSTER, {"include_cluster_authorized_operations": False, "endpoint_type": 2})
         assert (answer["error_code"], answer["brokers"]) == (115, [])
 
-    on_broker(tmp_path, story)
+    on_broker(tmp_path, scenario)

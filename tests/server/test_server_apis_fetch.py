@@ -19,7 +19,7 @@ def offsets(row: Row) -> list[int]:
     return [header.base_offset for _, header in iter_headers(memoryview(row["records"]), incomplete_last=True)]
 
 
-async def filled_topic(scene: Scene, name: str = "t", batches: int = 3) -> None:
+async def create_filled_topic(scene: Scene, name: str = "t", batches: int = 3) -> None:
     """Create a topic with this number of batches of two records each."""
     await scene.make_topic(name)
     for i in range(batches):
@@ -30,8 +30,8 @@ async def filled_topic(scene: Scene, name: str = "t", batches: int = 3) -> None:
 def test_fetch_starts_with_the_batch_that_contains_its_offset(tmp_path: Path) -> None:
     """Whole batches are returned; the client skips the records before its offset."""
 
-    async def story(scene: Scene) -> None:
-        await filled_topic(scene)
+    async def scenario(scene: Scene) -> None:
+        await create_filled_topic(scene)
         assert [offsets(await scene.fetch("t", offset)) for offset in range(7)] == [
             [0, 2, 4],
             [0, 2, 4],
@@ -51,15 +51,15 @@ def test_fetch_starts_with_the_batch_that_contains_its_offset(tmp_path: Path) ->
         for offset in (7, 2**62, -1):
             assert (await scene.fetch("t", offset))["error_code"] == 1, offset
 
-    on_broker(tmp_path, story)
+    on_broker(tmp_path, scenario)
 
 
 def test_byte_limits_apply_except_to_the_first_batch(tmp_path: Path) -> None:
     """The first batch is returned whole even above the limits, so that a consumer always makes progress (KIP-74)."""
 
-    async def story(scene: Scene) -> None:
-        await filled_topic(scene)
-        await filled_topic(scene, "u")
+    async def scenario(scene: Scene) -> None:
+        await create_filled_topic(scene)
+        await create_filled_topic(scene, "u")
         size = len(batch(b"a" * 50, b"b" * 50))
         for limit in (0, 1, size - 1, size):
             assert len((await scene.fetch("t", 0, max_bytes=limit))["records"]) == size, limit
@@ -72,12 +72,12 @@ def test_byte_limits_apply_except_to_the_first_batch(tmp_path: Path) -> None:
         sizes = [len(topic["partitions"][0]["records"]) for topic in answer["responses"]]
         assert sizes == [size + 10, 0], "nothing of the second partition fits into the response"
 
-    on_broker(tmp_path, story)
+    on_broker(tmp_path, scenario)
 
 
 def test_long_poll_ends_as_soon_as_data_is_produced(tmp_path: Path) -> None:
-    async def story(scene: Scene) -> None:
-        await filled_topic(scene)
+    async def scenario(scene: Scene) -> None:
+        await create_filled_topic(scene)
         other = await scene.connect()
         started = scene.reactor.seconds()
         waiting = other.request(FETCH, 12, fetch_body("t", 6, wait_ms=60_000))
@@ -89,13 +89,13 @@ def test_long_poll_ends_as_soon_as_data_is_produced(tmp_path: Path) -> None:
         assert scene.reactor.seconds() - started < PROMPT_S
         assert not partition.watchers
 
-    on_broker(tmp_path, story)
+    on_broker(tmp_path, scenario)
 
 
 def test_fetch_waits_for_min_bytes(tmp_path: Path) -> None:
     """The fetch waits for several batches, but at most max_wait_ms; a partition with an error ends the wait."""
 
-    async def story(scene: Scene) -> None:
+    async def scenario(scene: Scene) -> None:
         await scene.make_topic("t", 2)
         other = await scene.connect()
         size = len(batch(b"v"))
@@ -119,14 +119,14 @@ def test_fetch_waits_for_min_bytes(tmp_path: Path) -> None:
         await scene.fetch("nobody", 0, wait_ms=60_000)
         assert scene.reactor.seconds() - started < PROMPT_S
 
-    on_broker(tmp_path, story)
+    on_broker(tmp_path, scenario)
 
 
 def test_pending_fetch_ends_when_its_topic_is_deleted(tmp_path: Path) -> None:
-    async def story(scene: Scene) -> None:
+    async def scenario(scene: Scene) -> None:
         from kreplica.wire.messages import DELETE_TOPICS
 
-        await filled_topic(scene)
+        await create_filled_topic(scene)
         other = await scene.connect()
         waiting = other.request(FETCH, 12, fetch_body("t", 6, wait_ms=60_000))
         (partition,) = scene.broker.partitions
@@ -135,16 +135,16 @@ def test_pending_fetch_ends_when_its_topic_is_deleted(tmp_path: Path) -> None:
         assert answer["responses"][0]["error_code"] == 0
         assert (await waiting)["responses"][0]["partitions"][0]["error_code"] in (3, 6)
 
-    on_broker(tmp_path, story)
+    on_broker(tmp_path, scenario)
 
 
 def test_leader_epochs_are_fenced(tmp_path: Path) -> None:
     """An older epoch is fenced; a newer one gets UNKNOWN_LEADER_EPOCH, which is retriable (KIP-320)."""
 
     async def restart(scene: Scene) -> None:
-        await filled_topic(scene)
+        await create_filled_topic(scene)
 
-    async def story(scene: Scene) -> None:
+    async def scenario(scene: Scene) -> None:
         (partition,) = scene.broker.partitions
         epoch = partition.leadership.leader_epoch
         assert epoch == 1, "a restart is a new epoch"
@@ -160,16 +160,16 @@ def test_leader_epochs_are_fenced(tmp_path: Path) -> None:
             assert answer["topics"][0]["partitions"][0]["error_code"] == code, asked
 
     on_broker(tmp_path, restart)
-    on_broker(tmp_path, story)
+    on_broker(tmp_path, scenario)
 
 
 def test_end_offset_of_each_leader_epoch_is_returned(tmp_path: Path) -> None:
     """Epoch 0 ends at the start of epoch 1, and the current epoch at the log end offset; later epochs are unknown."""
 
     async def before(scene: Scene) -> None:
-        await filled_topic(scene)
+        await create_filled_topic(scene)
 
-    async def story(scene: Scene) -> None:
+    async def scenario(scene: Scene) -> None:
         await scene.produce("t", batch(b"in epoch 1"))
         rows = [{"partition": 0, "leader_epoch": epoch} for epoch in (0, 1, 2)] + [{"partition": 9, "leader_epoch": 0}]
         answer = await scene.ask(OFFSET_FOR_LEADER_EPOCH, {"topics": [{"topic": "t", "partitions": rows}]})
@@ -182,13 +182,13 @@ def test_end_offset_of_each_leader_epoch_is_returned(tmp_path: Path) -> None:
         assert not row["records"]
 
     on_broker(tmp_path, before)
-    on_broker(tmp_path, story)
+    on_broker(tmp_path, scenario)
 
 
 def test_leader_finds_a_partition_by_topic_id_before_its_metadata(tmp_path: Path) -> None:
     """The controller sends LeaderAndIsr before UpdateMetadata; followers fetch in between."""
 
-    async def story(scene: Scene) -> None:
+    async def scenario(scene: Scene) -> None:
         topic_id = (await scene.make_topic("t"))["topic_id"]
         await scene.produce("t", batch(b"v"))
         scene.broker.metadata._names.clear()
@@ -199,14 +199,14 @@ def test_leader_finds_a_partition_by_topic_id_before_its_metadata(tmp_path: Path
         answer = await scene.ask(FETCH, fetch_body(None, 0, topic_id=topic_id), 13)
         assert [row["error_code"] for row in answer["responses"][0]["partitions"]] == [100]
 
-    on_broker(tmp_path, story)
+    on_broker(tmp_path, scenario)
 
 
 def test_fetch_identifies_topics_by_id_from_version_13(tmp_path: Path) -> None:
     """An unknown ID gets UNKNOWN_TOPIC_ID (100) at once, whatever max_wait_ms is."""
 
-    async def story(scene: Scene) -> None:
-        await filled_topic(scene)
+    async def scenario(scene: Scene) -> None:
+        await create_filled_topic(scene)
         topic_id = scene.broker.metadata.topic_id("t")
         for asked, code in ((topic_id, 0), (UUID(int=77), 100), (UUID(int=0), 100)):
             answer = await scene.ask(FETCH, fetch_body(None, 0, topic_id=asked, wait_ms=60_000), 13)
@@ -214,15 +214,15 @@ def test_fetch_identifies_topics_by_id_from_version_13(tmp_path: Path) -> None:
             assert topic["topic_id"] == asked
             assert topic["partitions"][0]["error_code"] == code
 
-    on_broker(tmp_path, story)
+    on_broker(tmp_path, scenario)
 
 
 def test_fetch_session_requests_and_responses_contain_changes_only(tmp_path: Path) -> None:
     """Partitions can be removed from a session; its epochs must be consecutive."""
 
-    async def story(scene: Scene) -> None:
-        await filled_topic(scene)
-        await filled_topic(scene, "u")
+    async def scenario(scene: Scene) -> None:
+        await create_filled_topic(scene)
+        await create_filled_topic(scene, "u")
 
         async def ask(session_id: int, epoch: int, *topics: Row, forget: str | None = None) -> Row:
             body = fetch_body("t", 0, session_id=session_id, session_epoch=epoch)
@@ -230,35 +230,35 @@ def test_fetch_session_requests_and_responses_contain_changes_only(tmp_path: Pat
             body["forgotten_topics_data"] = [{"topic": forget, "partitions": [0]}] if forget else []
             return await scene.ask(FETCH, body, 12)
 
-        def named(answer: Row) -> list[tuple[str, list[int]]]:
+        def partitions_by_topic(answer: Row) -> list[tuple[str, list[int]]]:
             return [(topic["topic"], offsets(topic["partitions"][0])) for topic in answer["responses"]]
 
         t, u = fetch_body("t", 0)["topics"], fetch_body("u", 6)["topics"]
         first = await ask(0, 0, *t, *u)
         session = first["session_id"]
         assert session != 0
-        assert named(first) == [("t", [0, 2, 4]), ("u", [])], "the first response contains all partitions"
-        assert named(await ask(session, 1, *fetch_body("t", 6)["topics"])) == []
+        assert partitions_by_topic(first) == [("t", [0, 2, 4]), ("u", [])], "the first response contains all partitions"
+        assert partitions_by_topic(await ask(session, 1, *fetch_body("t", 6)["topics"])) == []
         await scene.produce("u", batch(b"new"))
-        assert named(await ask(session, 2)) == [("u", [6])]
+        assert partitions_by_topic(await ask(session, 2)) == [("u", [6])]
         assert (await ask(session, 2))["error_code"] == 71, "an epoch that has already been used"
-        assert named(await ask(session, 3, forget="u")) == []
+        assert partitions_by_topic(await ask(session, 3, forget="u")) == []
         await scene.produce("u", batch(b"newer"))
-        assert named(await ask(session, 4)) == [], "u is forgotten"
+        assert partitions_by_topic(await ask(session, 4)) == [], "u is forgotten"
         assert (await ask(session + 1, 1))["error_code"] == 70
         closed = await ask(session, -1, *t)
-        assert (closed["session_id"], named(closed)) == (0, [("t", [0, 2, 4])])
+        assert (closed["session_id"], partitions_by_topic(closed)) == (0, [("t", [0, 2, 4])])
         assert (await ask(session, 5))["error_code"] == 70, "the session is closed"
         assert len(scene.broker.fetch_sessions) == 0
 
-    on_broker(tmp_path, story)
+    on_broker(tmp_path, scenario)
 
 
 def test_list_offsets_finds_exact_records(tmp_path: Path) -> None:
     """It finds the latest and earliest offset, the highest timestamp, the local and tiered ends, and any timestamp."""
 
-    async def story(scene: Scene) -> None:
-        await filled_topic(scene)
+    async def scenario(scene: Scene) -> None:
+        await create_filled_topic(scene)
         asked = {
             -1: (0, 6, -1),
             -2: (0, 0, -1),
@@ -290,7 +290,7 @@ def test_list_offsets_finds_exact_records(tmp_path: Path) -> None:
             (row,) = (await scene.ask(LIST_OFFSETS, body))["topics"][0]["partitions"]
             assert (row["error_code"], row["offset"]) == (0, offset)
 
-    on_broker(tmp_path, story)
+    on_broker(tmp_path, scenario)
 
 
 def test_delete_records_up_to_the_high_watermark(tmp_path: Path) -> None:
@@ -302,8 +302,8 @@ def test_delete_records_up_to_the_high_watermark(tmp_path: Path) -> None:
         (row,) = (await scene.ask(DELETE_RECORDS, body))["topics"][0]["partitions"]
         return row["error_code"], row["low_watermark"]
 
-    async def story(scene: Scene) -> None:
-        await filled_topic(scene)
+    async def scenario(scene: Scene) -> None:
+        await create_filled_topic(scene)
         assert await delete(scene, 3) == (0, 3)
         assert await delete(scene, 1) == (0, 3)
         assert (await scene.fetch("t", 2))["error_code"] == 1
@@ -318,14 +318,14 @@ def test_delete_records_up_to_the_high_watermark(tmp_path: Path) -> None:
         assert await delete(scene, -1) == (0, 6)
         assert (await scene.produce("t", batch(b"v")))["base_offset"] == 6
 
-    on_broker(tmp_path, story)
+    on_broker(tmp_path, scenario)
     on_broker(tmp_path, after)
 
 
 def test_records_of_compacted_and_internal_topics_are_not_deleted(tmp_path: Path) -> None:
     """The errors are Kafka's: POLICY_VIOLATION without ``delete`` in cleanup.policy, and INVALID_TOPIC_EXCEPTION."""
 
-    async def story(scene: Scene) -> None:
+    async def scenario(scene: Scene) -> None:
         await scene.make_topic("compacted", cleanup_policy="compact")
         await scene.make_topic("both", cleanup_policy="compact,delete")
         codes = {}
@@ -336,19 +336,19 @@ def test_records_of_compacted_and_internal_topics_are_not_deleted(tmp_path: Path
             codes[name] = row["error_code"]
         assert codes == {"compacted": 44, "both": 0, "__consumer_offsets": 17}
 
-    on_broker(tmp_path, story)
+    on_broker(tmp_path, scenario)
 
 
 def test_isolation_levels_agree_without_transactions(tmp_path: Path) -> None:
     """Both levels return the same records; only the list of aborted transactions differs."""
 
-    async def story(scene: Scene) -> None:
-        await filled_topic(scene)
+    async def scenario(scene: Scene) -> None:
+        await create_filled_topic(scene)
         for isolation, aborted in ((0, None), (1, [])):
             row = await scene.fetch("t", 0, isolation=isolation)
             assert (offsets(row), row["aborted_transactions"]) == ([0, 2, 4], aborted)
 
-    on_broker(tmp_path, story)
+    on_broker(tmp_path, scenario)
 
 
 def test_list_offsets_version_0_returns_segment_starts(tmp_path: Path) -> None:
@@ -360,7 +360,7 @@ def test_list_offsets_version_0_returns_segment_starts(tmp_path: Path) -> None:
         (row,) = (await scene.ask(LIST_OFFSETS, body, 0))["topics"][0]["partitions"]
         return row["error_code"], row["old_style_offsets"]
 
-    async def story(scene: Scene) -> None:
+    async def scenario(scene: Scene) -> None:
         await scene.make_topic("t", **{"segment.bytes": "1048576"})
         assert await listed(scene, -1) == (0, [0])
         for number in range(3):
@@ -374,4 +374,4 @@ def test_list_offsets_version_0_returns_segment_starts(tmp_path: Path) -> None:
         assert await listed(scene, -1, -5) == (0, [])
         assert await listed(scene, -1, partition=9) == (3, [])
 
-    on_broker(tmp_path, story)
+    on_broker(tmp_path, scenario)

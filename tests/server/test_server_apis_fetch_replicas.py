@@ -33,7 +33,7 @@ def many(offsets: dict[int, int], topic_id: Any, **changes: Any) -> Row:
     return body
 
 
-async def session(scene: Scene, connection: Connection | None = None, **changes: Any) -> int:
+async def open_session(scene: Scene, connection: Connection | None = None, **changes: Any) -> int:
     """Open a session over all partitions; none of them has data to read."""
     body = many(dict.fromkeys(range(PARTITIONS), 0), scene.broker.metadata.topic_id("t"), session_epoch=0, **changes)
     answer = await scene.ask(FETCH, body, 17, connection)
@@ -44,7 +44,7 @@ async def session(scene: Scene, connection: Connection | None = None, **changes:
 def test_broker_without_a_replica_is_refused(tmp_path: Path) -> None:
     """The error is UNKNOWN_LEADER_EPOCH (75), which is retriable: the leader may learn of the new replica later."""
 
-    async def story(scene: Scene) -> None:
+    async def scenario(scene: Scene) -> None:
         body = create_body("t", -1, factor=-1)
         body["topics"][0]["assignments"] = [{"partition_index": 0, "broker_ids": [1]}]
         await scene.ask(CREATE_TOPICS, body)
@@ -58,13 +58,13 @@ def test_broker_without_a_replica_is_refused(tmp_path: Path) -> None:
             row = rows_of(await scene.ask(FETCH, body, version))[0]
             assert (row["error_code"], len(row["records"])) == (75, 0)
 
-    on_broker(tmp_path, story, brokers=2)
+    on_broker(tmp_path, scenario, brokers=2)
 
 
 def test_fetch_that_claims_to_be_a_follower_is_refused(tmp_path: Path) -> None:
     """Only a broker's registered process may fetch as that broker, and thereby advance high watermarks (error 77)."""
 
-    async def story(scene: Scene) -> None:
+    async def scenario(scene: Scene) -> None:
         body = create_body("t", -1, factor=-1)
         body["topics"][0]["assignments"] = [{"partition_index": 0, "broker_ids": [1, 2]}]
         await scene.ask(CREATE_TOPICS, body)
@@ -84,7 +84,7 @@ def test_fetch_that_claims_to_be_a_follower_is_refused(tmp_path: Path) -> None:
         assert led.known_end_offset(2) == 1
         assert (await scene.produce("t", batch(b"y")))["error_code"] == 0, "the real follower continues"
 
-    on_broker(tmp_path, story, brokers=2)
+    on_broker(tmp_path, scenario, brokers=2)
 
 
 async def replicated_partition(scene: Scene) -> Partition:
@@ -99,7 +99,7 @@ async def replicated_partition(scene: Scene) -> Partition:
 def test_idle_follower_acknowledges_again_after_its_progress_was_discarded(tmp_path: Path) -> None:
     """A leader that stops and leads again in the same epoch learns the follower's offset without a new record."""
 
-    async def story(scene: Scene) -> None:
+    async def scenario(scene: Scene) -> None:
         partition = await replicated_partition(scene)
         await scene.until(lambda: bool(partition.watchers), "the follower's fetch waits")
         partition.stop()
@@ -107,13 +107,13 @@ def test_idle_follower_acknowledges_again_after_its_progress_was_discarded(tmp_p
         assert partition.role.known_end_offset(2) is None
         await scene.until(lambda: partition.role.known_end_offset(2) == 1, "the follower acknowledges again")
 
-    on_broker(tmp_path, story, brokers=2)
+    on_broker(tmp_path, scenario, brokers=2)
 
 
 def test_error_is_repeated_until_the_follower_requests_the_partition_again(tmp_path: Path) -> None:
     """A request that arrived before this broker became leader is not an acknowledgement to the later leader."""
 
-    async def story(scene: Scene) -> None:
+    async def scenario(scene: Scene) -> None:
         partition = await replicated_partition(scene)
         other = scene.standalone.brokers[1]
         key, epoch = partition.topic_partition, partition.leadership.leader_epoch
@@ -134,7 +134,7 @@ def test_error_is_repeated_until_the_follower_requests_the_partition_again(tmp_p
         assert await error({0: 1}, session_id=number, session_epoch=2) == (number, 0)
         assert partition.role.known_end_offset(2) == 1
 
-    on_broker(tmp_path, story, brokers=2)
+    on_broker(tmp_path, scenario, brokers=2)
 
 
 def test_session_reads_only_changed_partitions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -148,10 +148,10 @@ def test_session_reads_only_changed_partitions(tmp_path: Path, monkeypatch: pyte
 
     monkeypatch.setattr(PartitionReads, "read", counted)
 
-    async def story(scene: Scene) -> None:
+    async def scenario(scene: Scene) -> None:
         await scene.make_topic("t", PARTITIONS)
         topic_id = scene.broker.metadata.topic_id("t")
-        number = await session(scene)
+        number = await open_session(scene)
         assert sorted(reads) == list(range(PARTITIONS))
         reads.clear()
         other = await scene.connect()
@@ -167,13 +167,13 @@ def test_session_reads_only_changed_partitions(tmp_path: Path, monkeypatch: pyte
         assert rows_of(await scene.ask(FETCH, moved, 17)) == {}
         assert set(reads) == {7}
 
-    on_broker(tmp_path, story)
+    on_broker(tmp_path, scenario)
 
 
 def test_next_fetch_of_a_session_ends_the_pending_one(tmp_path: Path) -> None:
     """The client need not wait for a pending fetch before it sends changes; responses keep their order."""
 
-    async def story(scene: Scene) -> None:
+    async def scenario(scene: Scene) -> None:
         await scene.make_topic("t", PARTITIONS)
         topic_id = scene.broker.metadata.topic_id("t")
         await scene.produce("t", batch(b"x"), partition=3)
@@ -190,13 +190,13 @@ def test_next_fetch_of_a_session_ends_the_pending_one(tmp_path: Path) -> None:
         assert set(rows_of(await second)) == {3}
         assert scene.reactor.seconds() - began < 5
 
-    on_broker(tmp_path, story)
+    on_broker(tmp_path, scenario)
 
 
 def test_byte_limit_does_not_starve_partitions(tmp_path: Path) -> None:
     """Partitions that did not fit into one response come first in the next ones."""
 
-    async def story(scene: Scene) -> None:
+    async def scenario(scene: Scene) -> None:
         await scene.make_topic("t", PARTITIONS)
         topic_id = scene.broker.metadata.topic_id("t")
         for number in range(PARTITIONS):
@@ -217,17 +217,17 @@ def test_byte_limit_does_not_starve_partitions(tmp_path: Path) -> None:
         assert set(seen.values()) == {1}
         assert epoch <= PARTITIONS // 4 + 2
 
-    on_broker(tmp_path, story)
+    on_broker(tmp_path, scenario)
 
 
 def test_client_that_closes_during_a_pending_fetch_leaves_nothing(tmp_path: Path) -> None:
     """The client's session is kept for a reconnect; the pending request is dropped."""
 
-    async def story(scene: Scene) -> None:
+    async def scenario(scene: Scene) -> None:
         await scene.make_topic("t", PARTITIONS)
         topic_id = scene.broker.metadata.topic_id("t")
         other = await scene.connect()
-        number = await session(scene, other)
+        number = await open_session(scene, other)
         lost = other.request(FETCH, 17, many({}, topic_id, session_id=number, session_epoch=1, wait_ms=60_000))
         lost.addErrback(lambda _: None)
         partitions = list(scene.broker.partitions)
@@ -240,7 +240,7 @@ def test_client_that_closes_during_a_pending_fetch_leaves_nothing(tmp_path: Path
         answer = await scene.ask(FETCH, many({}, topic_id, session_id=number, session_epoch=2), 17)
         assert set(rows_of(answer)) == {7}
 
-    on_broker(tmp_path, story)
+    on_broker(tmp_path, scenario)
 
 
 def test_next_fetch_of_a_session_supersedes_one_that_is_still_reading(
@@ -250,14 +250,14 @@ def test_next_fetch_of_a_session_supersedes_one_that_is_still_reading(
     monkeypatch.setattr("kreplica.server.fetch.delayed_fetch.INLINE_SECONDS_MAX", -1.0)
     monkeypatch.setattr("kreplica.server.fetch.delayed_fetch.READS_PER_CLOCK_CHECK", 1)
 
-    async def story(scene: Scene) -> None:
+    async def scenario(scene: Scene) -> None:
         await scene.make_topic("t", PARTITIONS)
         topic_id = scene.broker.metadata.topic_id("t")
-        number = await session(scene)
+        number = await open_session(scene)
         everything = many(dict.fromkeys(range(PARTITIONS), 0), topic_id, session_id=number, session_epoch=1)
         first = Deferred.fromCoroutine(scene.ask(FETCH, everything, 17))
         second = scene.ask(FETCH, many({}, topic_id, session_id=number, session_epoch=2), 17)
         assert (await second)["error_code"] == 0
         assert (await first)["error_code"] == 0
 
-    on_broker(tmp_path, story)
+    on_broker(tmp_path, scenario)

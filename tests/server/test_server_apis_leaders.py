@@ -30,7 +30,7 @@ def test_elections_are_answered_by_partition(tmp_path: Path) -> None:
     """A request for some partitions gets a row for each; a request for all gets rows only for those that needed an
     election."""
 
-    async def story(scene: Scene) -> None:
+    async def scenario(scene: Scene) -> None:
         await scene.make_topic("t", 2)
         assert list(scene.versions(ELECT_LEADERS)) == [0, 1, 2]
         for version in scene.versions(ELECT_LEADERS):
@@ -44,13 +44,13 @@ def test_elections_are_answered_by_partition(tmp_path: Path) -> None:
         assert unclean["results"] == {("t", 0): 84}
         assert (await elect(scene, 5, rows("t", 0)))["error"] == 42
 
-    on_broker(tmp_path, story)
+    on_broker(tmp_path, scenario)
 
 
 def test_only_the_controller_elects_leaders_and_shuts_down_brokers(tmp_path: Path) -> None:
     """Other brokers return NOT_CONTROLLER: at the top level, or in version 0 for each partition."""
 
-    async def story(scene: Scene) -> None:
+    async def scenario(scene: Scene) -> None:
         await scene.make_topic("t", 1)
         await scene.broker.controller.stop()
         assert await elect(scene, 0, rows("t", 0)) == {"error": 41, "results": {("t", 0): 41}, "texts": [None]}
@@ -58,14 +58,14 @@ def test_only_the_controller_elects_leaders_and_shuts_down_brokers(tmp_path: Pat
         answer = await scene.ask(CONTROLLED_SHUTDOWN, {"broker_id": 1, "broker_epoch": -1})
         assert answer == {"error_code": 41, "remaining_partitions": []}
 
-    on_broker(tmp_path, story)
+    on_broker(tmp_path, scenario)
 
 
 def test_controlled_shutdown_moves_leadership(tmp_path: Path) -> None:
-    """Partitions with a single replica do not block it; another process's broker epoch is rejected; other clients keep
-    working."""
+    """Partitions with a single replica do not block a shutdown; another process's broker epoch is rejected; other
+    clients keep working."""
 
-    async def story(scene: Scene) -> None:
+    async def scenario(scene: Scene) -> None:
         body = create_body("t", -1, factor=-1)
         body["topics"][0]["assignments"] = [{"partition_index": i, "broker_ids": [i + 1]} for i in range(2)]
         assert (await scene.ask(CREATE_TOPICS, body))["topics"][0]["error_code"] == 0
@@ -78,4 +78,4 @@ def test_controlled_shutdown_moves_leadership(tmp_path: Path) -> None:
             answer = await scene.ask(CONTROLLED_SHUTDOWN, {"broker_id": 2, "broker_epoch": epoch}, version)
             assert answer == {"error_code": 0, "remaining_partitions": []}
 
-    on_broker(tmp_path, story, brokers=2)
+    on_broker(tmp_path, scenario, brokers=2)

@@ -31,7 +31,7 @@ class Producer:
         self.sequences: dict[int, int] = {}
 
     @classmethod
-    async def made(cls, scene: Scene, transactional_id: str = "tx", version: int = ADDING) -> Producer:
+    async def create(cls, scene: Scene, transactional_id: str = "tx", version: int = ADDING) -> Producer:
         return cls(scene, await begin(scene, transactional_id), version)
 
     async def add(self, *partitions: int) -> None:
@@ -98,7 +98,7 @@ async def committed_values(scene: Scene, partition: int = 0) -> tuple[list[str],
             return values, row["last_stable_offset"]
 
 
-async def settled(scene: Scene, end_offset: int, partition: int = 0) -> list[str]:
+async def committed_values_at(scene: Scene, end_offset: int, partition: int = 0) -> list[str]:
     """Return the values once the last stable offset is reached; markers are written after the producer's response."""
     for _ in range(300):
         values, stable = await committed_values(scene, partition)
@@ -110,9 +110,9 @@ async def settled(scene: Scene, end_offset: int, partition: int = 0) -> list[str
 
 @pytest.mark.parametrize("version", [OLD, ABORTABLE, ADDING])
 def test_read_committed_sees_committed_transactions_only(tmp_path: Path, version: int) -> None:
-    async def story(scene: Scene) -> None:
+    async def scenario(scene: Scene) -> None:
         await scene.make_topic("t")
-        producer = await Producer.made(scene, version=version)
+        producer = await Producer.create(scene, version=version)
 
         async def transact(value: bytes, *, committed: bool) -> None:
             if version < ADDING:
@@ -126,22 +126,22 @@ def test_read_committed_sees_committed_transactions_only(tmp_path: Path, version
         assert (await producer.send(b"open"))["error_code"] == 0
         assert await committed_values(scene) == ([], 0)
         await producer.end(committed=True)
-        assert await settled(scene, 2) == ["open"]
+        assert await committed_values_at(scene, 2) == ["open"]
         await transact(b"bad", committed=False)
-        assert await settled(scene, 5) == ["open"]
+        assert await committed_values_at(scene, 5) == ["open"]
         await transact(b"good", committed=True)
-        assert await settled(scene, 8) == ["open", "good0", "good1"]
+        assert await committed_values_at(scene, 8) == ["open", "good0", "good1"]
 
-    on_broker(tmp_path, story)
+    on_broker(tmp_path, scenario)
 
 
 @pytest.mark.parametrize(("version", "code"), [(OLD, 48), (ABORTABLE, 120)])
 def test_partition_that_was_not_added_is_refused(tmp_path: Path, version: int, code: int) -> None:
     """A transaction that no coordinator would end is not opened; a client with KIP-890 gets an abortable error."""
 
-    async def story(scene: Scene) -> None:
+    async def scenario(scene: Scene) -> None:
         await scene.make_topic("t", 2)
-        producer = await Producer.made(scene, version=version)
+        producer = await Producer.create(scene, version=version)
         assert (await producer.send(b"x", sequence=0))["error_code"] == code
         await producer.add(1)
         assert (await producer.send(b"x", 1))["error_code"] == 0
@@ -150,38 +150,38 @@ def test_partition_that_was_not_added_is_refused(tmp_path: Path, version: int, c
         assert partition.log.log_end_offset == 0
         assert len(partition.log.producers.verifications) == 0
 
-    on_broker(tmp_path, story)
+    on_broker(tmp_path, scenario)
 
 
 def test_batch_after_the_end_of_its_transaction_is_refused(tmp_path: Path) -> None:
     """A late batch is rejected and does not block readers, whether or not its producer's epoch was bumped."""
 
-    async def story(scene: Scene) -> None:
+    async def scenario(scene: Scene) -> None:
         await scene.make_topic("t")
-        old = await Producer.made(scene, "old", OLD)
+        old = await Producer.create(scene, "old", OLD)
         await old.add(0)
         await old.send(b"a")
         await old.end(committed=True)
-        await settled(scene, 2)
+        await committed_values_at(scene, 2)
         assert (await old.send(b"late"))["error_code"] == 48
-        new = await Producer.made(scene, "new")
+        new = await Producer.create(scene, "new")
         await new.send(b"b")
         late = new.body(b"late", sequence=1)
         await new.end(committed=True)
-        await settled(scene, 4)
+        await committed_values_at(scene, 4)
         answer = await scene.ask(messages.PRODUCE, late, ADDING)
         assert answer["responses"][0]["partition_responses"][0]["error_code"] == 47
-        assert await settled(scene, 4) == ["a", "b"]
+        assert await committed_values_at(scene, 4) == ["a", "b"]
 
-    on_broker(tmp_path, story)
+    on_broker(tmp_path, scenario)
 
 
 def test_batches_in_flight_stay_in_order(tmp_path: Path) -> None:
     """Five batches sent at once to a partition that is not in the transaction yet are all accepted, in order."""
 
-    async def story(scene: Scene) -> None:
+    async def scenario(scene: Scene) -> None:
         await scene.make_topic("t")
-        producer = await Producer.made(scene)
+        producer = await Producer.create(scene)
         asked = [
             scene.connection.request(messages.PRODUCE, ADDING, producer.body(b"%d" % number), timeout_s=10)
             for number in range(5)
@@ -189,18 +189,18 @@ def test_batches_in_flight_stay_in_order(tmp_path: Path) -> None:
         rows = [(await each)["responses"][0]["partition_responses"][0] for each in asked]
         assert [(row["error_code"], row["base_offset"]) for row in rows] == [(0, number) for number in range(5)]
         await producer.end(committed=True)
-        assert await settled(scene, 6) == ["0", "1", "2", "3", "4"]
+        assert await committed_values_at(scene, 6) == ["0", "1", "2", "3", "4"]
 
-    on_broker(tmp_path, story)
+    on_broker(tmp_path, scenario)
 
 
 def test_batches_waiting_for_the_coordinator_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Above the limit, a producer gets a retriable error; the batches that it sends again are in order."""
     monkeypatch.setattr(transactional_produce, "KEPT_BYTES_MAX", 1)
 
-    async def story(scene: Scene) -> None:
+    async def scenario(scene: Scene) -> None:
         await scene.make_topic("t")
-        producer = await Producer.made(scene)
+        producer = await Producer.create(scene)
         asked = [
             scene.connection.request(messages.PRODUCE, ADDING, producer.body(b"%d" % number), timeout_s=10)
             for number in range(3)
@@ -210,17 +210,17 @@ def test_batches_waiting_for_the_coordinator_are_bounded(tmp_path: Path, monkeyp
         for number in (1, 2):
             assert (await producer.send(b"%d" % number, sequence=number))["base_offset"] == number
         await producer.end(committed=True)
-        assert await settled(scene, 4) == ["0", "1", "2"]
+        assert await committed_values_at(scene, 4) == ["0", "1", "2"]
 
-    on_broker(tmp_path, story)
+    on_broker(tmp_path, scenario)
 
 
-def test_batches_behind_one_refused_by_the_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """When they arrive, they are below the limit, but they are not accepted out of order."""
+def test_batches_behind_one_that_exceeded_the_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Batches after a rejected one are also rejected, even below the limit, because they would be out of order."""
 
-    async def story(scene: Scene) -> None:
+    async def scenario(scene: Scene) -> None:
         await scene.make_topic("t")
-        producer = await Producer.made(scene)
+        producer = await Producer.create(scene)
 
         async def code(sequence: int) -> int:
             body = producer.body(b"%d" % sequence, sequence=sequence)
@@ -234,17 +234,17 @@ def test_batches_behind_one_refused_by_the_limit(tmp_path: Path, monkeypatch: py
         for sequence in (0, 1):
             assert (await producer.send(b"%d" % sequence, sequence=sequence))["base_offset"] == sequence
         await producer.end(committed=True)
-        assert await settled(scene, 3) == ["0", "1"]
+        assert await committed_values_at(scene, 3) == ["0", "1"]
 
-    on_broker(tmp_path, story)
+    on_broker(tmp_path, scenario)
 
 
 def test_inconsistent_requests_are_refused(tmp_path: Path) -> None:
     """A request and its batches must agree on the transaction and the producer."""
 
-    async def story(scene: Scene) -> None:
+    async def scenario(scene: Scene) -> None:
         await scene.make_topic("t", 2)
-        producer = await Producer.made(scene)
+        producer = await Producer.create(scene)
 
         async def codes(body: Row) -> list[int]:
             answer = await scene.ask(messages.PRODUCE, body, ADDING)
@@ -270,15 +270,15 @@ def test_inconsistent_requests_are_refused(tmp_path: Path) -> None:
             assert await codes(old.body(b"v")) == [47]
         assert scene.broker.partitions.led_partition(_key(0)).log.log_end_offset == 0
 
-    on_broker(tmp_path, story)
+    on_broker(tmp_path, scenario)
 
 
 def test_transaction_without_acknowledgements(tmp_path: Path) -> None:
     """With acks=0, no response is sent and the records are stored; an error closes the connection."""
 
-    async def story(scene: Scene) -> None:
+    async def scenario(scene: Scene) -> None:
         await scene.make_topic("t")
-        producer = await Producer.made(scene)
+        producer = await Producer.create(scene)
         other = await scene.connect()
         await other.request(messages.PRODUCE, ADDING, producer.body(b"v", acks=0), expects_response=False)
         partition = scene.broker.partitions.led_partition(_key(0))
@@ -287,25 +287,25 @@ def test_transaction_without_acknowledgements(tmp_path: Path) -> None:
         await other.request(messages.PRODUCE, ADDING, stranger.body(b"v", acks=0), expects_response=False)
         await scene.until(lambda: other.closed, "the connection is closed")
 
-    on_broker(tmp_path, story)
+    on_broker(tmp_path, scenario)
 
 
 def test_verification_can_be_disabled(tmp_path: Path) -> None:
     """Without verification, batches are accepted as if verified, except from clients that rely on the broker to add
     partitions."""
 
-    async def story(scene: Scene) -> None:
+    async def scenario(scene: Scene) -> None:
         await scene.make_topic("t", 2)
-        old = await Producer.made(scene, "old", OLD)
+        old = await Producer.create(scene, "old", OLD)
         assert (await old.send(b"x"))["error_code"] == 0
-        new = await Producer.made(scene, "new")
+        new = await Producer.create(scene, "new")
         assert (await new.send(b"x", 1))["error_code"] == 0
         producers = scene.broker.partitions.led_partition(_key(1)).log.producers
         assert producers.is_in_transaction(new.identity["producer_id"], 0)
         await new.end(committed=False)
-        assert await settled(scene, 2, partition=1) == []
+        assert await committed_values_at(scene, 2, partition=1) == []
 
-    on_broker(tmp_path, story, "transaction.partition.verification.enable=false")
+    on_broker(tmp_path, scenario, "transaction.partition.verification.enable=false")
 
 
 def _key(partition: int) -> TopicPartition:

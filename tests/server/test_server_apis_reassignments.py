@@ -35,7 +35,7 @@ async def moves(scene: Scene, topics: list[Row] | None = None) -> dict[tuple[str
     return {(t["name"], row["partition_index"]): row for t in answer["topics"] for row in t["partitions"]}
 
 
-async def make(scene: Scene, name: str, replicas: list[int]) -> None:
+async def create_topic(scene: Scene, name: str, replicas: list[int]) -> None:
     body = create_body(name, -1, factor=-1)
     body["topics"][0]["assignments"] = [{"partition_index": 0, "broker_ids": replicas}]
     assert (await scene.ask(CREATE_TOPICS, body))["topics"][0]["error_code"] == 0
@@ -44,9 +44,9 @@ async def make(scene: Scene, name: str, replicas: list[int]) -> None:
 def test_a_replica_moves_to_another_broker(tmp_path: Path) -> None:
     """The response has a row per partition; after the move clients find the replica on its new broker."""
 
-    async def story(scene: Scene) -> None:
-        await make(scene, "t", [1])
-        await make(scene, "u", [1])
+    async def scenario(scene: Scene) -> None:
+        await create_topic(scene, "t", [1])
+        await create_topic(scene, "u", [1])
         asked = targets(("t", 0, [2]), ("u", 0, []), ("u", 7, [1]), ("nobody", 0, [1]), ("u", 0, None))
         answer = await scene.ask(ALTER_PARTITION_REASSIGNMENTS, asked)
         assert answer["error_code"] == 0
@@ -55,23 +55,23 @@ def test_a_replica_moves_to_another_broker(tmp_path: Path) -> None:
         def has_moved() -> bool:
             return scene.broker.metadata.topics["t"].partitions[0].replicas == [2]
 
-        await scene.until(has_moved, "it is on broker 2")
+        await scene.until(has_moved, "the replica is on broker 2")
         assert scene.broker.metadata.topics["t"].partitions[0].leader == 2
         assert await moves(scene) == {}
         refused = codes(await scene.ask(ALTER_PARTITION_REASSIGNMENTS, targets(("t", 0, [2, 2]))))
         assert refused == {("t", 0): 39}
 
-    on_broker(tmp_path, story, brokers=2)
+    on_broker(tmp_path, scenario, brokers=2)
 
 
 def test_ongoing_move_is_listed_and_cancelled(tmp_path: Path) -> None:
     """During the move, no partitions can be added; a cancelled move restores the original state."""
 
-    async def story(scene: Scene) -> None:
+    async def scenario(scene: Scene) -> None:
         # Broker 3 is not running, so the move to it stays pending.
         moving = TopicAssignment("t", UUID(int=7), {0: (3, 1)}, adding={0: (3,)}, removing={0: (1,)})
         await scene.zookeeper.create(znodes.topic_path("t"), documents.encode_topic(moving))
-        await make(scene, "u", [1])
+        await create_topic(scene, "u", [1])
         listed = {"partition_index": 0, "replicas": [3, 1], "adding_replicas": [3], "removing_replicas": [1]}
         assert await moves(scene) == {("t", 0): listed}
         assert await moves(scene, [{"name": "t", "partition_indexes": [0, 9]}]) == {("t", 0): listed}
@@ -83,16 +83,16 @@ def test_ongoing_move_is_listed_and_cancelled(tmp_path: Path) -> None:
         await scene.until(lambda: scene.broker.metadata.topics["t"].partitions[0].replicas == [1], "restored")
         assert (await scene.ask(CREATE_PARTITIONS, more))["results"][0]["error_code"] == 0
 
-    on_broker(tmp_path, story)
+    on_broker(tmp_path, scenario)
 
 
 def test_only_the_controller_moves_replicas(tmp_path: Path) -> None:
-    async def story(scene: Scene) -> None:
-        await make(scene, "t", [1])
+    async def scenario(scene: Scene) -> None:
+        await create_topic(scene, "t", [1])
         other = await scene.connect(scene.standalone.brokers[1])
         answer = await scene.ask(ALTER_PARTITION_REASSIGNMENTS, targets(("t", 0, [2])), connection=other)
         assert (answer["error_code"], answer["responses"]) == (41, [])
         answer = await scene.ask(LIST_PARTITION_REASSIGNMENTS, {"timeout_ms": 1, "topics": None}, connection=other)
         assert (answer["error_code"], answer["topics"]) == (41, [])
 
-    on_broker(tmp_path, story, brokers=2)
+    on_broker(tmp_path, scenario, brokers=2)

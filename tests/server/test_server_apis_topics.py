@@ -40,7 +40,7 @@ async def delete(scene: Scene, *rows: Row) -> list[tuple[Any, int]]:
     return [(row["name"], row["error_code"]) for row in answer["responses"]]
 
 
-def named(name: str) -> Row:
+def by_name(name: str) -> Row:
     return {"name": name, "topic_id": NO_ID}
 
 
@@ -54,7 +54,7 @@ def by_id(topic_id: UUID) -> Row:
 def test_topic_is_ready_when_its_creation_is_answered(tmp_path: Path) -> None:
     """The first Produce, Fetch and Metadata after CreateTopics succeed."""
 
-    async def story(scene: Scene) -> None:
+    async def scenario(scene: Scene) -> None:
         row = await scene.make_topic("t", 3, retention_ms="5000")
         assert (row["num_partitions"], row["replication_factor"]) == (3, 1)
         configs = {config["name"]: config for config in row["configs"]}
@@ -70,17 +70,17 @@ def test_topic_is_ready_when_its_creation_is_answered(tmp_path: Path) -> None:
             (2, 1, [1]),
         ]
 
-    on_broker(tmp_path, story)
+    on_broker(tmp_path, scenario)
 
 
 def test_minus_one_selects_the_broker_defaults(tmp_path: Path) -> None:
     """num.partitions and default.replication.factor apply if a client sends -1."""
 
-    async def story(scene: Scene) -> None:
+    async def scenario(scene: Scene) -> None:
         row = (await create(scene, topic("t", -1, -1)))["t"]
         assert (row["error_code"], row["num_partitions"], row["replication_factor"]) == (0, 4, 1)
 
-    on_broker(tmp_path, story, "num.partitions=4")
+    on_broker(tmp_path, scenario, "num.partitions=4")
 
 
 def test_invalid_topics_are_refused(tmp_path: Path) -> None:
@@ -113,7 +113,7 @@ def test_invalid_topics_are_refused(tmp_path: Path) -> None:
         (topic("null", configs=[{"name": "retention.ms", "value": None}]), 40),
     ]
 
-    async def story(scene: Scene) -> None:
+    async def scenario(scene: Scene) -> None:
         await scene.make_topic("there")
         await scene.make_topic("a.b")
         for i, (row, code) in enumerate(cases):
@@ -126,45 +126,45 @@ def test_invalid_topics_are_refused(tmp_path: Path) -> None:
             assert good["error_code"] == (37 if row["num_partitions"] > 10_000 else 0), (row["name"], good)
         assert not {row["name"] for row, _ in cases if row["name"] != "there"} & set(await scene.metadata())
 
-    on_broker(tmp_path, story)
+    on_broker(tmp_path, scenario)
 
 
 def test_validate_only_creates_nothing(tmp_path: Path) -> None:
     """The response is the same as for a real creation."""
 
-    async def story(scene: Scene) -> None:
+    async def scenario(scene: Scene) -> None:
         answer = await create(scene, topic("t", 2), topic("u", 0), validate_only=True)
         assert (answer["t"]["error_code"], answer["t"]["num_partitions"]) == (0, 2)
         assert answer["u"]["error_code"] == 37
         assert await scene.metadata() == {}
 
-    on_broker(tmp_path, story)
+    on_broker(tmp_path, scenario)
 
 
 def test_topic_named_twice_in_one_request_is_refused(tmp_path: Path) -> None:
-    async def story(scene: Scene) -> None:
+    async def scenario(scene: Scene) -> None:
         body = {"topics": [topic("t"), topic("t", 2), topic("u")], "timeout_ms": 5000, "validate_only": False}
         answer = await scene.ask(CREATE_TOPICS, body)
         assert sorted((row["name"], row["error_code"]) for row in answer["topics"]) == [("t", 42), ("u", 0)]
 
-    on_broker(tmp_path, story)
+    on_broker(tmp_path, scenario)
 
 
 def test_creation_with_timeout_0(tmp_path: Path) -> None:
     """The client gets REQUEST_TIMED_OUT and the topic is created afterwards."""
 
-    async def story(scene: Scene) -> None:
+    async def scenario(scene: Scene) -> None:
         assert (await create(scene, topic("t"), timeout_ms=0))["t"]["error_code"] == 7
         await scene.until(lambda: "t" in scene.broker.metadata.topics, "the topic is created")
 
-    on_broker(tmp_path, story)
+    on_broker(tmp_path, scenario)
 
 
 def test_replicas_are_placed_as_requested(tmp_path: Path) -> None:
     """With a replication factor or an explicit assignment, all new replicas are in sync, and leaders are spread over
     the brokers."""
 
-    async def story(scene: Scene) -> None:
+    async def scenario(scene: Scene) -> None:
         row = (await create(scene, topic("r", 3, 3)))["r"]
         assert (row["error_code"], row["num_partitions"], row["replication_factor"]) == (0, 3, 3)
         partitions = (await scene.metadata("r"))["r"]["partitions"]
@@ -188,13 +188,13 @@ def test_replicas_are_placed_as_requested(tmp_path: Path) -> None:
         other = await scene.ask(CREATE_TOPICS, create_body("v"), connection=third)
         assert other["topics"][0]["error_code"] == 41, "only the controller creates topics"
 
-    on_broker(tmp_path, story, brokers=3)
+    on_broker(tmp_path, scenario, brokers=3)
 
 
 def test_client_that_disconnects_during_a_creation_causes_no_error(tmp_path: Path) -> None:
     """No error is logged at any point of the disconnect, and other clients are served."""
 
-    async def story(scene: Scene) -> None:
+    async def scenario(scene: Scene) -> None:
         for i in range(6):
             other = await scene.connect()
             waiting = other.request(CREATE_TOPICS, 7, create_body(f"t{i}", 50))
@@ -207,7 +207,7 @@ def test_client_that_disconnects_during_a_creation_causes_no_error(tmp_path: Pat
                 waiting.addErrback(lambda failure: failure.trap(ConnectionLost))
         await scene.make_topic("t")
 
-    on_broker(tmp_path, story)
+    on_broker(tmp_path, scenario)
 
 
 # --- extending --------------------------------------------------------------------------------------------------------
@@ -216,7 +216,7 @@ def test_client_that_disconnects_during_a_creation_causes_no_error(tmp_path: Pat
 def test_partitions_are_added_per_topic(tmp_path: Path) -> None:
     """Each topic has its own result; existing partitions keep their records."""
 
-    async def story(scene: Scene) -> None:
+    async def scenario(scene: Scene) -> None:
         for name in "abcdefg":
             await scene.make_topic(name, 2)
         await scene.produce("a", batch(b"v"))
@@ -247,7 +247,7 @@ def test_partitions_are_added_per_topic(tmp_path: Path) -> None:
         assert (await scene.produce("a", batch(b"v"), partition=2))["error_code"] == 0
         assert (await scene.produce("a", batch(b"v")))["base_offset"] == 1
 
-    on_broker(tmp_path, story)
+    on_broker(tmp_path, scenario)
 
 
 # --- deleting ---------------------------------------------------------------------------------------------------------
@@ -256,12 +256,12 @@ def test_partitions_are_added_per_topic(tmp_path: Path) -> None:
 def test_name_of_a_deleted_topic_can_be_reused_at_once(tmp_path: Path) -> None:
     """A new topic with the same name has a new ID, no records and none of the old settings; the old ID is unknown."""
 
-    async def story(scene: Scene) -> None:
+    async def scenario(scene: Scene) -> None:
         old = (await scene.make_topic("t", max_message_bytes="100"))["topic_id"]
         assert (await scene.produce("t", batch(b"x" * 200)))["error_code"] == 10
         await scene.produce("t", batch(b"v"))
         for _ in range(3):
-            assert await delete(scene, named("t")) == [("t", 0)]
+            assert await delete(scene, by_name("t")) == [("t", 0)]
             new = (await scene.make_topic("t"))["topic_id"]
             assert new != old
         assert (await scene.produce("t", batch(b"x" * 200)))["base_offset"] == 0
@@ -273,30 +273,30 @@ def test_name_of_a_deleted_topic_can_be_reused_at_once(tmp_path: Path) -> None:
         (directory,) = scene.broker.directories.directories
         assert not directory.logs
 
-    on_broker(tmp_path, story)
+    on_broker(tmp_path, scenario)
 
 
 def test_invalid_deletions_are_refused(tmp_path: Path) -> None:
     """The deletions contain unknown names and IDs, names together with IDs, or the same topic twice."""
 
-    async def story(scene: Scene) -> None:
+    async def scenario(scene: Scene) -> None:
         topic_id = (await scene.make_topic("t"))["topic_id"]
-        rows = [named("nobody"), by_id(UNKNOWN_ID), {"name": "t", "topic_id": topic_id}]
+        rows = [by_name("nobody"), by_id(UNKNOWN_ID), {"name": "t", "topic_id": topic_id}]
         assert await delete(scene, *rows) == [("nobody", 3), (None, 100), ("t", 42)]
-        assert await delete(scene, named("t"), named("t")) == [("t", 42), ("t", 42)]
+        assert await delete(scene, by_name("t"), by_name("t")) == [("t", 42), ("t", 42)]
         assert "t" in await scene.metadata()
 
-    on_broker(tmp_path, story)
+    on_broker(tmp_path, scenario)
 
 
 def test_deletion_can_be_disabled(tmp_path: Path) -> None:
     """With delete.topic.enable=false, no topic is deleted."""
 
-    async def story(scene: Scene) -> None:
+    async def scenario(scene: Scene) -> None:
         await scene.make_topic("t")
-        assert await delete(scene, named("t")) == [("t", 73)]
+        assert await delete(scene, by_name("t")) == [("t", 73)]
 
-    on_broker(tmp_path, story, "delete.topic.enable=false")
+    on_broker(tmp_path, scenario, "delete.topic.enable=false")
 
 
 # --- listing ----------------------------------------------------------------------------------------------------------
@@ -305,7 +305,7 @@ def test_deletion_can_be_disabled(tmp_path: Path) -> None:
 def test_metadata_lists_all_none_or_some_topics(tmp_path: Path) -> None:
     """Null requests all topics, an empty list none (but all in version 0); IDs work from version 12 on."""
 
-    async def story(scene: Scene) -> None:
+    async def scenario(scene: Scene) -> None:
         topic_id = (await scene.make_topic("t"))["topic_id"]
         await scene.make_topic("u")
 
@@ -320,18 +320,18 @@ def test_metadata_lists_all_none_or_some_topics(tmp_path: Path) -> None:
         for version in (1, 8, 12):
             assert await ask(None, version) == both
             assert await ask([], version) == []
-        assert await ask([named("u"), named("t"), named("u")], 12) == [("u", 0), ("t", 0)]
+        assert await ask([by_name("u"), by_name("t"), by_name("u")], 12) == [("u", 0), ("t", 0)]
         assert await ask([by_id(topic_id), by_id(UNKNOWN_ID)], 12) == [(None, 100), ("t", 0)]
         assert await ask([{"name": None, "topic_id": topic_id}], 10) == [("", 42)], "ids came with version 12"
-        assert await ask([named("a b"), named("nobody")], 12) == [("a b", 17), ("nobody", 3)]
+        assert await ask([by_name("a b"), by_name("nobody")], 12) == [("a b", 17), ("nobody", 3)]
 
-    on_broker(tmp_path, story)
+    on_broker(tmp_path, scenario)
 
 
 def test_topic_id_takes_precedence_over_the_name(tmp_path: Path) -> None:
     """Java clients send an empty name with an ID; from version 12 on, the name is then ignored (KIP-516)."""
 
-    async def story(scene: Scene) -> None:
+    async def scenario(scene: Scene) -> None:
         topic_id = (await scene.make_topic("t"))["topic_id"]
         await scene.make_topic("u")
         for name in ("", "u", "missing"):
@@ -344,20 +344,20 @@ def test_topic_id_takes_precedence_over_the_name(tmp_path: Path) -> None:
         answer = await scene.ask(METADATA, {"topics": [{"name": "u", "topic_id": topic_id}]}, 11)
         assert [row["name"] for row in answer["topics"]] == ["u"], "ids came with version 12"
 
-    on_broker(tmp_path, story)
+    on_broker(tmp_path, scenario)
 
 
 def test_authorized_operations_without_an_authorizer(tmp_path: Path) -> None:
     """If requested, all operations of the topic and the cluster are returned as a bit field (KIP-430)."""
 
-    async def story(scene: Scene) -> None:
+    async def scenario(scene: Scene) -> None:
         await scene.make_topic("t")
         all_of_topic = sum(1 << code for code in (3, 4, 5, 6, 7, 8, 10, 11))
         all_of_cluster = sum(1 << code for code in (5, 7, 8, 9, 10, 11, 12))
         unasked = -(2**31)
         for asked in (True, False, True):
             body = {
-                "topics": [named("t"), named("missing")],
+                "topics": [by_name("t"), by_name("missing")],
                 "allow_auto_topic_creation": False,
                 "include_topic_authorized_operations": asked,
                 "include_cluster_authorized_operations": asked,
@@ -371,13 +371,13 @@ def test_authorized_operations_without_an_authorizer(tmp_path: Path) -> None:
             answer = await scene.ask(DESCRIBE_CLUSTER, {"include_cluster_authorized_operations": asked})
             assert answer["cluster_authorized_operations"] == (all_of_cluster if asked else unasked)
 
-    on_broker(tmp_path, story)
+    on_broker(tmp_path, scenario)
 
 
 def test_metadata_creates_missing_topics_if_both_sides_allow(tmp_path: Path) -> None:
     """The first response has LEADER_NOT_AVAILABLE, a later one has the leader; internal topics are not created."""
 
-    async def story(scene: Scene) -> None:
+    async def scenario(scene: Scene) -> None:
         assert (await scene.metadata("t"))["t"]["error_code"] == 3
         names = ["t", *(f"t{i}" for i in range(20))]
         first = await scene.metadata(*names, "a b", "__consumer_offsets", create=True)
@@ -389,13 +389,13 @@ def test_metadata_creates_missing_topics_if_both_sides_allow(tmp_path: Path) -> 
         assert (await create(scene, topic("t")))["t"]["error_code"] == 36
         assert set(await scene.metadata()) == set(names)
 
-    on_broker(tmp_path, story)
+    on_broker(tmp_path, scenario)
 
 
 def test_automatic_topic_creations_are_bounded(tmp_path: Path) -> None:
     """Topics above the limit get LEADER_NOT_AVAILABLE and are created when the client retries."""
 
-    async def story(scene: Scene) -> None:
+    async def scenario(scene: Scene) -> None:
         names = [f"t{number:02d}" for number in range(12)]
         first = await scene.metadata(*names, create=True)
         assert {row["error_code"] for row in first.values()} <= {0, 5}
@@ -404,13 +404,13 @@ def test_automatic_topic_creations_are_bounded(tmp_path: Path) -> None:
         while not set(names) <= set(scene.broker.metadata.topics):
             await scene.metadata(*names, create=True)
 
-    on_broker(tmp_path, story, "kreplica.auto.create.topics.in.progress.max=5")
+    on_broker(tmp_path, scenario, "kreplica.auto.create.topics.in.progress.max=5")
 
 
 def test_automatic_topic_creation_can_be_disabled(tmp_path: Path) -> None:
     """With auto.create.topics.enable=false, a missing topic is not created."""
 
-    async def story(scene: Scene) -> None:
+    async def scenario(scene: Scene) -> None:
         assert (await scene.metadata("t", create=True))["t"]["error_code"] == 3
 
-    on_broker(tmp_path, story, "auto.create.topics.enable=false")
+    on_broker(tmp_path, scenario, "auto.create.topics.enable=false")

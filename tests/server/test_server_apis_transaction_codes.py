@@ -27,7 +27,7 @@ def partition_codes(answer: dict[str, Any]) -> dict[tuple[str, int], int]:
 def test_fenced_producer_gets_an_error_known_to_its_version(tmp_path: Path) -> None:
     """Old clients know only INVALID_PRODUCER_EPOCH; newer ones get PRODUCER_FENCED (KIP-588)."""
 
-    async def story(scene: Scene) -> None:
+    async def scenario(scene: Scene) -> None:
         await scene.make_topic("t")
         zombie = await begin(scene, "tx")
         await begin(scene, "tx")
@@ -48,13 +48,13 @@ def test_fenced_producer_gets_an_error_known_to_its_version(tmp_path: Path) -> N
             expected = PRODUCER_FENCED if version >= 4 else INVALID_PRODUCER_EPOCH
             assert (answer["error_code"], answer["producer_id"], answer["producer_epoch"]) == (expected, -1, -1)
 
-    on_broker(tmp_path, story)
+    on_broker(tmp_path, scenario)
 
 
 def test_partitions_are_added_all_or_none(tmp_path: Path) -> None:
     """If one partition does not exist, no partition is added to the transaction."""
 
-    async def story(scene: Scene) -> None:
+    async def scenario(scene: Scene) -> None:
         await scene.make_topic("t")
         identity = await begin(scene, "tx")
         topics = [{"name": "t", "partitions": [0, 7]}, {"name": "nowhere", "partitions": [0]}]
@@ -70,13 +70,13 @@ def test_partitions_are_added_all_or_none(tmp_path: Path) -> None:
         (row,) = described["transaction_states"]
         assert (row["transaction_state"], row["topics"]) == ("Empty", [])
 
-    on_broker(tmp_path, story)
+    on_broker(tmp_path, scenario)
 
 
 def test_leaders_verify_several_transactions_in_one_request(tmp_path: Path) -> None:
     """Each transaction has its own result, in the order of the request."""
 
-    async def story(scene: Scene) -> None:
+    async def scenario(scene: Scene) -> None:
         await scene.make_topic("t")
         rows = []
         for name in ("a", "b"):
@@ -98,13 +98,13 @@ def test_leaders_verify_several_transactions_in_one_request(tmp_path: Path) -> N
             assert partition_codes(await scene.ask(messages.ADD_PARTITIONS_TO_TXN, asked, 5)) == {("t", 0): 0}
         assert (await scene.ask(messages.ADD_PARTITIONS_TO_TXN, {"transactions": []}, 5))["error_code"] == 0
 
-    on_broker(tmp_path, story)
+    on_broker(tmp_path, scenario)
 
 
 def test_producer_id_without_epoch_is_refused(tmp_path: Path) -> None:
     """A producer ID without an epoch, or an epoch without an ID, is an invalid request (KIP-360)."""
 
-    async def story(scene: Scene) -> None:
+    async def scenario(scene: Scene) -> None:
         for producer_id, epoch in ((5, -1), (-1, 5)):
             body = {"transactional_id": "tx", "transaction_timeout_ms": 1000}
             body |= {"producer_id": producer_id, "producer_epoch": epoch}
@@ -115,13 +115,13 @@ def test_producer_id_without_epoch_is_refused(tmp_path: Path) -> None:
         body = {"transactional_id": "tx", "transaction_timeout_ms": 1000, "enable_2pc": True}
         assert (await scene.ask(messages.INIT_PRODUCER_ID, body))["error_code"] == 53
 
-    on_broker(tmp_path, story)
+    on_broker(tmp_path, scenario)
 
 
 def test_offsets_topic_is_created_on_first_use(tmp_path: Path) -> None:
     """A transaction with offsets may be the first to need the topic."""
 
-    async def story(scene: Scene) -> None:
+    async def scenario(scene: Scene) -> None:
         identity = await begin(scene, "tx")
         assert scene.broker.metadata.topic("__consumer_offsets") is None
         asked = identity | {"group_id": "g"}
@@ -133,13 +133,13 @@ def test_offsets_topic_is_created_on_first_use(tmp_path: Path) -> None:
         assert [topic["topic"] for topic in row["topics"]] == ["__consumer_offsets"]
         assert row["transaction_start_time_ms"] > 0
 
-    on_broker(tmp_path, story)
+    on_broker(tmp_path, scenario)
 
 
 def test_list_transactions_filters(tmp_path: Path) -> None:
     """ListTransactions filters by state, by producer ID, and by duration."""
 
-    async def story(scene: Scene) -> None:
+    async def scenario(scene: Scene) -> None:
         await scene.make_topic("t")
         idle, busy = await begin(scene, "idle"), await begin(scene, "busy")
         await ask_until_served(scene, messages.ADD_PARTITIONS_TO_TXN, add_body(busy, 3), 3)
@@ -159,4 +159,4 @@ def test_list_transactions_filters(tmp_path: Path) -> None:
         assert await listed(duration_filter=10) == ["busy"]
         assert await listed(duration_filter=60_000) == []
 
-    on_broker(tmp_path, story)
+    on_broker(tmp_path, scenario)

@@ -290,7 +290,7 @@ CHECKS: dict[Api, Check] = {
 
 
 def test_every_advertised_version_of_every_api_is_served(tmp_path: Path) -> None:
-    async def story(scene: Scene) -> None:
+    async def scenario(scene: Scene) -> None:
         for name in ("t", "gone", "altered", "grows"):
             await scene.make_topic(name)
         await scene.produce("t", batch(b"first"))
@@ -305,7 +305,7 @@ def test_every_advertised_version_of_every_api_is_served(tmp_path: Path) -> None
                 except Exception as error:
                     raise AssertionError(f"{api.name} version {version}") from error
 
-    on_broker(tmp_path, story)
+    on_broker(tmp_path, scenario)
 
 
 KAFKA_CLIENT_APIS = frozenset({*range(52), 57, 60, 61, 65, 66, 67, 68, 69})
@@ -328,16 +328,16 @@ def test_every_api_of_a_kafka_broker_is_advertised(tmp_path: Path) -> None:
     All versions that Kafka 4 still serves are advertised, so every client that works with Kafka 4 works here.
     """
 
-    async def story(scene: Scene) -> None:
+    async def scenario(scene: Scene) -> None:
         for key, (lowest, _) in scene.connection.versions.items():
             assert key in ZOOKEEPER_COMMANDS or lowest <= KIP_896.get(key, 0), key
         assert set(scene.connection.versions) == KAFKA_CLIENT_APIS | {LIST_CONFIG_RESOURCES}
 
-    on_broker(tmp_path, story)
+    on_broker(tmp_path, scenario)
 
 
 def test_stopped_broker_leaves_no_file_open(tmp_path: Path) -> None:
-    async def story(scene: Scene) -> None:
+    async def scenario(scene: Scene) -> None:
         for i in range(3):
             await scene.make_topic(f"t{i}", 5)
             await scene.produce(f"t{i}", batch(b"v"))
@@ -346,16 +346,16 @@ def test_stopped_broker_leaves_no_file_open(tmp_path: Path) -> None:
     def open_files() -> int:
         return len(os.listdir("/proc/self/fd"))
 
-    on_broker(tmp_path / "first", story)  # afterwards, files that the process opens only once are open
+    on_broker(tmp_path / "first", scenario)  # afterwards, files that the process opens only once are open
     before = open_files()
-    on_broker(tmp_path / "second", story)
+    on_broker(tmp_path / "second", scenario)
     assert open_files() <= before
 
 
 def test_replica_is_not_moved_between_directories(tmp_path: Path) -> None:
     """An impossible move is rejected; a move to the replica's current directory succeeds."""
 
-    async def story(scene: Scene) -> None:
+    async def scenario(scene: Scene) -> None:
         await scene.make_topic("t")
         answers = {}
         for directory in scene.broker.partitions.directories.directories:
@@ -364,7 +364,7 @@ def test_replica_is_not_moved_between_directories(tmp_path: Path) -> None:
             answers[bool(directory.logs)] = answer["results"][0]["partitions"][0]["error_code"]
         assert answers == {True: 0, False: 35}
 
-    on_broker(tmp_path, story, f"log.dirs={tmp_path / 'a'},{tmp_path / 'b'}")
+    on_broker(tmp_path, scenario, f"log.dirs={tmp_path / 'a'},{tmp_path / 'b'}")
 
 
 class Receiver(Protocol):
@@ -380,7 +380,7 @@ class Receiver(Protocol):
 def test_unknown_version_of_api_versions_is_answered_in_version_0(tmp_path: Path) -> None:
     """A newer client learns the supported versions and continues on the same connection."""
 
-    async def story(scene: Scene) -> None:
+    async def scenario(scene: Scene) -> None:
         header = (18).to_bytes(2, "big") + (99).to_bytes(2, "big") + (7).to_bytes(4, "big") + b"\xff\xff"
         endpoint = TCP4ClientEndpoint(scene.reactor, "127.0.0.1", scene.broker.port)
         client = await connectProtocol(endpoint, Receiver())
@@ -390,15 +390,15 @@ def test_unknown_version_of_api_versions_is_answered_in_version_0(tmp_path: Path
         assert client.received[8:] == bytes.fromhex("0023 00000001 0012 0000 0004")
         client.transport.loseConnection()
 
-    on_broker(tmp_path, story)
+    on_broker(tmp_path, scenario)
 
 
 def test_client_software_name_with_invalid_characters_is_refused(tmp_path: Path) -> None:
     """The name appears in metrics and logs, so its characters are restricted (KIP-511)."""
 
-    async def story(scene: Scene) -> None:
+    async def scenario(scene: Scene) -> None:
         body = {"client_software_name": "a b\n", "client_software_version": "1.0"}
         answer = await scene.ask(messages.API_VERSIONS, body)
         assert (answer["error_code"], answer["api_keys"]) == (42, [])
 
-    on_broker(tmp_path, story)
+    on_broker(tmp_path, scenario)

@@ -108,8 +108,8 @@ def test_requests_of_one_address_are_bounded() -> None:
     assert len(broker.waiting) == 3
 
 
-def test_a_full_address_is_relaxed_when_half_is_answered() -> None:
-    """Its connections may have several requests again."""
+def test_an_address_resumes_when_half_of_its_requests_are_answered() -> None:
+    """Once half of an address's requests are answered, its connections may again have several requests at a time."""
     broker = Broker(address_requests_outstanding_max=4)
     clients = [broker.connect() for _ in range(4)]
     for client in clients:
@@ -134,7 +134,7 @@ def test_requests_of_all_addresses_are_bounded() -> None:
 
 
 def test_control_connections_are_not_paused() -> None:
-    """Other requests wait for the fetches of followers, which may have the same address as a client."""
+    """Control connections are always read, because pending requests may wait for the fetches of followers."""
     broker = Broker(address_requests_outstanding_max=5)
     broker.connect().send(10)
     follower = broker.connect()
@@ -143,8 +143,8 @@ def test_control_connections_are_not_paused() -> None:
     assert (follower.is_reading, follower.connection.outstanding) == (True, 10)
 
 
-def test_a_connection_that_closes_returns_its_requests() -> None:
-    """Afterwards, the address can send as many requests as before."""
+def test_requests_of_a_closed_connection_are_no_longer_counted() -> None:
+    """After a connection closes, its address can send as many requests as before."""
     broker = Broker(address_requests_outstanding_max=5)
     lost = broker.connect().send(10)
     assert lost.connection.outstanding == 5
@@ -193,8 +193,8 @@ def test_a_client_that_reads_slowly_is_not_closed() -> None:
     assert is_closed(slow) == [False]
 
 
-def test_twice_the_bound_is_never_exceeded() -> None:
-    """Before this happens, the largest connection is closed at once."""
+def test_unread_responses_never_exceed_twice_the_limit() -> None:
+    """If unread responses would exceed twice the limit, the connection with the most is closed at once."""
     broker = Broker(address_response_bytes_max=5_000)
     clients = [slow_reader(broker, number) for number in (2, 3, 6)]
     assert is_closed(*clients) == [False, False, True]
@@ -211,8 +211,8 @@ def test_unread_responses_of_all_addresses_are_bounded() -> None:
     assert is_closed(*greedy, modest) == [True, False, False]
 
 
-def test_responses_behind_an_unanswered_request_count() -> None:
-    """They are in memory, even though the client would read them."""
+def test_responses_behind_a_pending_request_are_counted() -> None:
+    """Responses that wait for an earlier one count as unread, even if the client reads."""
     broker = Broker(address_response_bytes_max=5_000)
     client = broker.connect().send(10)
     first = broker.waiting.pop(0)
@@ -224,7 +224,7 @@ def test_responses_behind_an_unanswered_request_count() -> None:
     assert len(client.transport.frames()) == 10
 
 
-def test_closed_connections_hold_nothing() -> None:
+def test_closed_connections_release_their_memory() -> None:
     """Neither a lost connection with unread responses nor one that has read them later is charged for memory."""
     broker = Broker()
     lost, late = slow_reader(broker, 3), slow_reader(broker, 3)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from server_scene import ENVIRONMENTS, Client, Scene, Story, play, produce_frame
+from server_scene import ENVIRONMENTS, Client, Scenario, Scene, play, produce_frame
 from twisted.internet.task import Clock
 
 from kreplica.model import Endpoint
@@ -19,15 +19,15 @@ from kreplica.server.quotas.connection_limits import (
 )
 from kreplica.server.transport import accept_gate, connections
 
-Play = Callable[[Story], None]
+Play = Callable[[Scenario], None]
 
 CLIENTS, BROKERS = "PLAINTEXT", "BROKERS"
 
 
 @pytest.fixture(params=ENVIRONMENTS)
-def play_story(request: pytest.FixtureRequest) -> Play:
+def play_scenario(request: pytest.FixtureRequest) -> Play:
     """Return a function that runs a test in each environment."""
-    return lambda story: play(request.param, story)
+    return lambda scenario: play(request.param, scenario)
 
 
 def limits_of(scene: Scene, settings: ConnectionSettings, windows: tuple[int, float] = (11, 1.0)) -> ConnectionLimits:
@@ -39,50 +39,50 @@ def limits_of(scene: Scene, settings: ConnectionSettings, windows: tuple[int, fl
 async def assert_served(*clients: Client) -> None:
     for client in clients:
         client.send(produce_frame(1, b"x"))
-        assert await client.answered_ids(1) == [1]
+        assert await client.next_ids(1) == [1]
 
 
 class TestNumber:
     """``max.connections`` of the broker and of listeners, and ``max.connections.per.ip``."""
 
-    def test_connections_of_an_address(self, play_story: Play) -> None:
+    def test_connections_of_an_address(self, play_scenario: Play) -> None:
         """A connection above the limit is closed at once; after another has closed, a new one is accepted."""
 
-        async def story(scene: Scene) -> None:
+        async def scenario(scene: Scene) -> None:
             scene.start(limits=limits_of(scene, ConnectionSettings(per_address=2)))
             first = await scene.connect()
             await scene.connect()
             refused = await scene.connect()
-            await refused.closed()
+            await refused.wait_until_closed()
             first.close()
             await scene.until(lambda: scene.server.metrics.connections == 1)
             await assert_served(await scene.connect())
             assert scene.server.metrics.connections_refused == 1
 
-        play_story(story)
+        play_scenario(scenario)
 
-    def test_override_of_an_address(self, play_story: Play) -> None:
+    def test_override_of_an_address(self, play_scenario: Play) -> None:
         """A number in ``max.connections.per.ip.overrides`` applies only to its address."""
 
-        async def story(scene: Scene) -> None:
+        async def scenario(scene: Scene) -> None:
             limits = limits_of(scene, ConnectionSettings(per_address=0))
             scene.start(limits=limits)
-            await (await scene.connect()).closed()
+            await (await scene.connect()).wait_until_closed()
             limits.override_addresses({"192.0.2.1": 5})
-            await (await scene.connect()).closed()
+            await (await scene.connect()).wait_until_closed()
             limits.override_addresses({"127.0.0.1": 1, "client": 1})
             await assert_served(await scene.connect())
-            await (await scene.connect()).closed()
+            await (await scene.connect()).wait_until_closed()
 
-        play_story(story)
+        play_scenario(scenario)
 
     @pytest.mark.parametrize(
         "settings", [ConnectionSettings(2), ConnectionSettings(listeners={CLIENTS: ListenerLimit(2)})]
     )
-    def test_connections_wait_for_a_slot(self, play_story: Play, settings: ConnectionSettings) -> None:
+    def test_connections_wait_for_a_slot(self, play_scenario: Play, settings: ConnectionSettings) -> None:
         """A connection above the limit is neither closed nor served until another closes or the limit changes."""
 
-        async def story(scene: Scene) -> None:
+        async def scenario(scene: Scene) -> None:
             limits = limits_of(scene, settings)
             scene.start(limits=limits)
             first, second = await scene.connect(), await scene.connect()
@@ -92,7 +92,7 @@ class TestNumber:
             await assert_served(first, second)
             assert scene.server.metrics.connections == 2
             first.close()
-            assert await third.answered_ids(1) == [1]
+            assert await third.next_ids(1) == [1]
             await scene.pause(0.05)
             assert scene.server.metrics.connections == 2
             limits.configure(ConnectionSettings())
@@ -100,13 +100,13 @@ class TestNumber:
             assert scene.server.metrics.connections == 3
             assert scene.server.metrics.connections_refused == 0
 
-        play_story(story)
+        play_scenario(scenario)
 
-    def test_other_brokers_are_protected(self, play_story: Play, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_other_brokers_are_protected(self, play_scenario: Play, monkeypatch: pytest.MonkeyPatch) -> None:
         """A connection to the inter-broker listener closes the connection of another listener that was idle longest."""
         monkeypatch.setattr(connections, "CLOSED_AT_ONCE", 1)
 
-        async def story(scene: Scene) -> None:
+        async def scenario(scene: Scene) -> None:
             limits = limits_of(scene, ConnectionSettings(3, protected=BROKERS))
             scene.start(limits=limits)
             brokers = scene.server.listen(Endpoint(BROKERS, scene.host, 0))
@@ -116,16 +116,16 @@ class TestNumber:
                 await scene.pause(0.001)
             first, second = await scene.connect(brokers), await scene.connect(brokers)
             await assert_served(first, second)
-            await clients[2].closed()
-            await clients[1].closed()
+            await clients[2].wait_until_closed()
+            await clients[1].wait_until_closed()
             await assert_served(clients[0])
             await scene.until(lambda: scene.server.metrics.connections == 3)
             assert limits.excess_closed == 2
 
-        play_story(story)
+        play_scenario(scenario)
 
-    def test_the_listener_of_brokers_has_a_limit_of_its_own(self) -> None:
-        """Its own limit applies; the broker's limit does not."""
+    def test_the_inter_broker_listener_has_its_own_limit(self) -> None:
+        """The limit of the inter-broker listener applies to it; the broker's limit does not."""
         limits = ConnectionLimits(Clock().seconds)
         limits.configure(ConnectionSettings(1, listeners={BROKERS: ListenerLimit(2)}, protected=BROKERS))
         limits.opened(CLIENTS, "client")
@@ -143,10 +143,10 @@ class TestRate:
     @pytest.mark.parametrize(
         "settings", [ConnectionSettings(rate=50), ConnectionSettings(listeners={CLIENTS: ListenerLimit(rate=50)})]
     )
-    def test_accepting_is_delayed(self, play_story: Play, settings: ConnectionSettings) -> None:
+    def test_accepting_is_delayed(self, play_scenario: Play, settings: ConnectionSettings) -> None:
         """All connections are served, at the limited rate."""
 
-        async def story(scene: Scene) -> None:
+        async def scenario(scene: Scene) -> None:
             limits = limits_of(scene, settings, (2, 0.1))
             scene.start(limits=limits)
             seconds = scene.runtime.reactor.seconds
@@ -160,7 +160,7 @@ class TestRate:
             assert counters.delayed_s > 0.1
             assert scene.server.metrics.connections_refused == 0
 
-        play_story(story)
+        play_scenario(scenario)
 
     def test_no_delay_is_longer_than_a_window(self) -> None:
         """Kafka has the same bound, so that a raised limit takes effect soon."""
@@ -186,10 +186,10 @@ class TestRate:
 class TestRateOfAddress:
     """``connection_creation_rate`` for IP addresses."""
 
-    def test_connections_are_held(self, play_story: Play) -> None:
+    def test_connections_are_held(self, play_scenario: Play) -> None:
         """A connection above the rate gets no response, and is closed later; other listeners' rates do not count it."""
 
-        async def story(scene: Scene) -> None:
+        async def scenario(scene: Scene) -> None:
             limits = limits_of(scene, ConnectionSettings(), (2, 0.2))
             limits.limit_addresses({"192.0.2.1": 0.0}, 10.0)
             scene.start(limits=limits)
@@ -199,7 +199,7 @@ class TestRateOfAddress:
             await scene.until(lambda: len(scene.server.resources.connections.held) == 1)
             await assert_served(*served)
             assert not held.is_closed
-            await held.closed()
+            await held.wait_until_closed()
             assert not held.frames
             await scene.until(lambda: not len(scene.server.resources.connections.held))
             assert limits.listeners[CLIENTS].held == 1
@@ -207,26 +207,26 @@ class TestRateOfAddress:
             await scene.pause(0.2)
             await assert_served(await scene.connect())
 
-        play_story(story)
+        play_scenario(scenario)
 
-    def test_held_connections_are_bounded(self, play_story: Play, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_held_connections_are_bounded(self, play_scenario: Play, monkeypatch: pytest.MonkeyPatch) -> None:
         """Beyond the limit, connections are closed at once; stopping the server closes all."""
         monkeypatch.setattr(accept_gate, "HELD_MAX", 2)
 
-        async def story(scene: Scene) -> None:
+        async def scenario(scene: Scene) -> None:
             limits = limits_of(scene, ConnectionSettings(), (2, 1000.0))
             limits.limit_addresses({}, 0.0)
             scene.start(limits=limits)
             held = [await scene.connect(), await scene.connect()]
-            await (await scene.connect()).closed()
+            await (await scene.connect()).wait_until_closed()
             assert not any(client.is_closed for client in held)
             await scene.server.stop()
             for client in held:
-                await client.closed()
+                await client.wait_until_closed()
 
-        play_story(story)
+        play_scenario(scenario)
 
-    def test_its_own_rate_before_the_default(self) -> None:
+    def test_quota_of_an_address_overrides_the_default(self) -> None:
         """An address with its own quota is not limited by the default, and each address is measured separately."""
         limits = ConnectionLimits(Clock().seconds)
         limits.limit_addresses({"192.0.2.1": 5.0, "192.0.2.2": 0.0}, 1.0)
@@ -237,7 +237,7 @@ class TestRateOfAddress:
         assert limits.admit(CLIENTS, "192.0.2.2") == Admission(Decision.ACCEPTED)
 
     def test_memory_does_not_grow_with_the_number_of_addresses(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """The oldest addresses are forgotten."""
+        """Above a maximum number of addresses, the oldest ones are forgotten."""
         monkeypatch.setattr(connection_limits, "ADDRESSES_MAX", 10)
         limits = ConnectionLimits(Clock().seconds)
         limits.limit_addresses({}, 1.0)

@@ -36,7 +36,7 @@ def rate(value: float, *, remove: bool = False) -> Row:
 class TestQuotasOfAddresses:
     """``connection_creation_rate`` with AlterClientQuotas and DescribeClientQuotas."""
 
-    def test_they_take_effect_and_are_described(self, scene: QuotaScene) -> None:
+    def test_quotas_take_effect_and_are_described(self, scene: QuotaScene) -> None:
         """There are quotas for an address, a host name and the default; removed quotas no longer have an effect."""
         limits = scene.program.connection_limits.limits
         host = scene.program.runtime.reactor._host  # resolves to itself in the simulation
@@ -74,7 +74,7 @@ class TestQuotasOfAddresses:
         assert scene.program.connection_limits.limits._rate_of("192.0.2.7") == UNLIMITED
 
     def test_invalid_requests(self, scene: QuotaScene) -> None:
-        """Each is rejected with Kafka's error code."""
+        """Invalid requests are rejected with Kafka's error codes."""
         user = [{"entity_type": "user", "entity_name": "alice"}]
         row = scene.alter([*ip("192.0.2.1"), *user], rate(5))
         assert (row["error_code"], "should not be used with user" in row["error_message"]) == (INVALID_REQUEST, True)
@@ -94,7 +94,7 @@ class TestQuotasOfAddresses:
         assert answer["error_code"] == INVALID_REQUEST
 
     def test_znodes(self, scene: QuotaScene) -> None:
-        """The znodes are those of Apache Kafka, with a notification."""
+        """The znodes, including the notification, are the same as Apache Kafka's."""
         scene.set_quota(CONNECTION_CREATION_RATE, 3, ip("2001:db8::1"))
         client = scene.program.client
         data, _ = scene.cluster.run_until(client.get_data("/config/ips/2001%3Adb8%3A%3A1"))
@@ -151,6 +151,6 @@ class TestSettingsAtRunTime:
             ("max.connections.per.ip.overrides", "a b:1"),
         ],
     )
-    def test_values_that_lock_everyone_out(self, scene: QuotaScene, name: str, value: str) -> None:
-        """Such values are rejected at run time, as are malformed ones."""
+    def test_values_that_allow_no_connection(self, scene: QuotaScene, name: str, value: str) -> None:
+        """Values that allow no connection, and malformed ones, are rejected at run time."""
         assert self.alter(scene, "", **{name: value}) == INVALID_CONFIG

@@ -61,7 +61,7 @@ def finish(context: FetchContext, *rows: Row) -> tuple[int, list[FetchPartition]
     return session_id, [wanted for wanted, _ in kept]
 
 
-def settled(session: FetchSession | None, *partitions: Partition) -> None:
+def read_pending_partitions(session: FetchSession | None, *partitions: Partition) -> None:
     """Read all pending partitions."""
     assert session is not None
     for wanted, partition in zip(list(session.pending), partitions, strict=True):
@@ -84,16 +84,16 @@ def test_session_returns_changed_partitions_only() -> None:
     assert session_id > 0
     assert len(kept) == 2
 
-    def news(epoch: int, *rows: Row) -> set[int]:
+    def changed_partitions(epoch: int, *rows: Row) -> set[int]:
         return {wanted.partition for wanted in finish(begin(sessions, session_id, epoch), *rows)[1]}
 
-    assert news(1, row(), row()) == set()
-    assert news(2, row(high_watermark=6), row()) == {0}
-    assert news(3, row(high_watermark=6), row(error_code=6)) == {1}
-    assert news(4, row(high_watermark=6), row(error_code=6)) == {1}
-    assert news(5, row(high_watermark=6), row()) == {1}
-    assert news(6, row(high_watermark=6), row(preferred_read_replica=2)) == {1}
-    assert news(7, row(high_watermark=6), row(records=b"x")) == {1}
+    assert changed_partitions(1, row(), row()) == set()
+    assert changed_partitions(2, row(high_watermark=6), row()) == {0}
+    assert changed_partitions(3, row(high_watermark=6), row(error_code=6)) == {1}
+    assert changed_partitions(4, row(high_watermark=6), row(error_code=6)) == {1}
+    assert changed_partitions(5, row(high_watermark=6), row()) == {1}
+    assert changed_partitions(6, row(high_watermark=6), row(preferred_read_replica=2)) == {1}
+    assert changed_partitions(7, row(high_watermark=6), row(records=b"x")) == {1}
 
 
 def test_session_changes_its_partitions() -> None:
@@ -119,13 +119,13 @@ def test_partition_without_data_is_read_again_when_it_or_its_offset_changes() ->
     partitions = [Partition(number) for number in range(3)]
     first = begin(sessions, 0, 0, topics(a=[(0, 0), (1, 0), (2, 0)]))
     session_id, _ = finish(first, row(), row(), row())
-    settled(first.session, *partitions)
+    read_pending_partitions(first.session, *partitions)
     assert begin(sessions, session_id, 1).to_read == []
     partitions[1].change()
     partitions[1].change()
     assert not partitions[1].watchers, "a partition that will be read causes no further notification"
     assert [w.partition for w in begin(sessions, session_id, 2, topics(a=[(2, 7)])).to_read] == [1, 2]
-    settled(first.session, partitions[1], partitions[2])
+    read_pending_partitions(first.session, partitions[1], partitions[2])
     assert begin(sessions, session_id, 3).to_read == []
 
 
@@ -135,7 +135,7 @@ def test_pending_fetch_is_notified_of_awaited_partitions_only() -> None:
     partitions = [Partition(number) for number in range(2)]
     first = begin(sessions, 0, 0, topics(a=[(0, 0), (1, 0)]))
     session_id, _ = finish(first, row(), row())
-    settled(first.session, *partitions)
+    read_pending_partitions(first.session, *partitions)
     session = first.session
     assert session is not None
     notified: list[int] = []
@@ -157,7 +157,7 @@ def test_ended_session_watches_nothing() -> None:
     partitions = [Partition(number) for number in range(2)]
     first = begin(sessions, 0, 0, topics(a=[(0, 0), (1, 0)]))
     session_id, _ = finish(first, row(), row())
-    settled(first.session, *partitions)
+    read_pending_partitions(first.session, *partitions)
     assert [bool(partition.watchers) for partition in partitions] == [True, True]
     begin(sessions, session_id, 1, (), [{"topic": "a", "partitions": [0]}])
     assert [bool(partition.watchers) for partition in partitions] == [False, True]

@@ -45,7 +45,7 @@ def test_requests_of_a_controller_that_was_not_elected_are_refused(tmp_path: Pat
     """Neither the highest epoch nor the current epoch with another broker ID works, while the real controller's
     requests still do."""
 
-    async def story(scene: Scene) -> None:
+    async def scenario(scene: Scene) -> None:
         await scene.make_topic("t")
         await scene.produce("t", batch(b"x"))
         fence = scene.broker.fence
@@ -60,4 +60,4 @@ def test_requests_of_a_controller_that_was_not_elected_are_refused(tmp_path: Pat
         ports = {each.port for live in scene.broker.metadata.brokers.values() for each in live.endpoints.values()}
         assert ports == {scene.broker.port}
 
-    on_broker(tmp_path, story)
+    on_broker(tmp_path, scenario)

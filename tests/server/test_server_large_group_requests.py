@@ -121,7 +121,7 @@ class Coordinator:
         answer(ErrorCode.NONE)
 
 
-def serving(api: Api, handler: Handler) -> tuple[Broker, Client]:
+def broker_with_handler(api: Api, handler: Handler) -> tuple[Broker, Client]:
     broker = Broker()
     broker.dispatch.table[api.key] = HandlerEntry.of(api, handler)
     return broker, broker.connect()
@@ -159,7 +159,7 @@ def test_many_groups_are_handled_in_slices(api: Api, handler: Any, body: str, ro
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND)
 
         coordinator.describe = describe  # type: ignore[method-assign]
-    broker, client = serving(api, handler(coordinator))
+    broker, client = broker_with_handler(api, handler(coordinator))
     version = api.versions[0]
     more = {"include_authorized_operations": False} if body == "group_ids" else {}
     client.send(request_frame(api, version, 1, {body: NAMES, **more}))
@@ -176,7 +176,7 @@ def test_pending_group_deletions_are_answered_together() -> None:
     """The last deletion to finish sends the response, even if others finish before all are started."""
     coordinator = Coordinator()
     coordinator.waiting = []
-    broker, client = serving(messages.DELETE_GROUPS, DeleteGroups(coordinator))  # type: ignore[arg-type]
+    broker, client = broker_with_handler(messages.DELETE_GROUPS, DeleteGroups(coordinator))  # type: ignore[arg-type]
     client.send(request_frame(messages.DELETE_GROUPS, 0, 1, {"groups_names": NAMES}))
     broker.clock.iterate()
     early = len(coordinator.waiting)
@@ -195,7 +195,7 @@ def test_pending_group_deletions_are_answered_together() -> None:
 
 def test_many_groups_are_listed_in_slices() -> None:
     """The response is complete after many iterations."""
-    broker, client = serving(messages.LIST_GROUPS, ListGroups(Coordinator()))  # type: ignore[arg-type]
+    broker, client = broker_with_handler(messages.LIST_GROUPS, ListGroups(Coordinator()))  # type: ignore[arg-type]
     client.send(request_frame(messages.LIST_GROUPS, 4, 1, {"states_filter": []}))
     assert client.answers() == 0
     assert broker.iterations() > 3
@@ -216,7 +216,7 @@ def test_large_commit_is_parsed_in_slices_and_applied_atomically() -> None:
     """The connection is not read meanwhile; a commit on another connection is applied in between."""
     coordinator = Coordinator()
     handler = OffsetCommit(coordinator, coordinator, lambda: 0, 4096)  # type: ignore[arg-type]
-    broker, client = serving(messages.OFFSET_COMMIT, handler)
+    broker, client = broker_with_handler(messages.OFFSET_COMMIT, handler)
     other = broker.connect()
     client.send(commit_frame(1, ROWS))
     assert not client.transport.is_reading
@@ -235,7 +235,7 @@ def test_batch_of_a_large_commit_is_built_in_slices() -> None:
     """Each iteration encodes a bounded number of offsets."""
     coordinator = Coordinator()
     handler = OffsetCommit(coordinator, coordinator, lambda: 0, 4096)  # type: ignore[arg-type]
-    broker, client = serving(messages.OFFSET_COMMIT, handler)
+    broker, client = broker_with_handler(messages.OFFSET_COMMIT, handler)
     client.send(commit_frame(1, ROWS))
     before = 0
     while broker.clock.getDelayedCalls():
@@ -262,7 +262,7 @@ def test_large_commit_of_a_transaction_is_built_in_slices(count: int, prepared: 
 
     partitions = {TopicPartition("__consumer_offsets", 0): "offsets partition"}
     handler = TxnOffsetCommit(coordinator, partitions, Admission(), coordinator, lambda: 0, 4096)  # type: ignore[arg-type]
-    broker, client = serving(messages.TXN_OFFSET_COMMIT, handler)
+    broker, client = broker_with_handler(messages.TXN_OFFSET_COMMIT, handler)
     rows = [{"partition_index": n, "committed_offset": n, "committed_metadata": ""} for n in range(count)]
     body = {"transactional_id": "x", "group_id": "g", "producer_id": 7, "producer_epoch": 3}
     topics = [{"name": "t", "partitions": rows}]
@@ -282,7 +282,7 @@ def test_commit_of_a_closed_connection_is_not_started() -> None:
     """The connection closes while the rows are parsed, and none of them is committed."""
     coordinator = Coordinator()
     handler = OffsetCommit(coordinator, coordinator, lambda: 0, 4096)  # type: ignore[arg-type]
-    broker, client = serving(messages.OFFSET_COMMIT, handler)
+    broker, client = broker_with_handler(messages.OFFSET_COMMIT, handler)
     client.send(commit_frame(1, ROWS))
     broker.clock.iterate()
     client.connection.lost()
@@ -294,7 +294,7 @@ def test_offsets_of_a_topic_subscribed_during_the_request_are_kept() -> None:
     """OffsetDelete for many partitions checks the subscription again after parsing."""
     coordinator = Coordinator()
     handler = OffsetDelete(coordinator, coordinator)  # type: ignore[arg-type]
-    broker, client = serving(messages.OFFSET_DELETE, handler)
+    broker, client = broker_with_handler(messages.OFFSET_DELETE, handler)
     rows = [{"partition_index": number} for number in range(ROWS)]
     topics = [{"name": name, "partitions": rows} for name in ("t", "u")]
     client.send(request_frame(messages.OFFSET_DELETE, 0, 1, {"group_id": "g", "topics": topics}))
@@ -324,7 +324,7 @@ def test_partitions_are_added_to_a_transaction_atomically() -> None:
 
     transactions = Transactions()
     handler = AddPartitionsToTxn(transactions, Coordinator())  # type: ignore[arg-type]
-    broker, client = serving(messages.ADD_PARTITIONS_TO_TXN, handler)
+    broker, client = broker_with_handler(messages.ADD_PARTITIONS_TO_TXN, handler)
     topics = [{"name": "t", "partitions": list(range(ROWS))}]
     names = ("transactional_id", "producer_id", "producer_epoch", "topics")
     body = {f"v3_and_below_{name}": value for name, value in zip(names, ("x", 1, 0, topics), strict=True)}
@@ -347,7 +347,9 @@ def test_many_reassignments_are_requested_at_once() -> None:
     cache = MetadataCache(Clock())
     partitions = {number: PartitionMetadata(number, 1, 0, [1], [1], []) for number in range(ROWS)}
     cache.topics["t"] = TopicMetadata("t", ZERO_UUID, partitions)
-    broker, client = serving(messages.ALTER_PARTITION_REASSIGNMENTS, AlterPartitionReassignments(ask, cache))
+    broker, client = broker_with_handler(
+        messages.ALTER_PARTITION_REASSIGNMENTS, AlterPartitionReassignments(ask, cache)
+    )
     rows = [{"partition_index": number, "replicas": [1, 2]} for number in range(ROWS)]
     body = {"timeout_ms": 1000, "topics": [{"name": "t", "partitions": rows}]}
     client.send(request_frame(messages.ALTER_PARTITION_REASSIGNMENTS, 0, 1, body))

@@ -28,7 +28,7 @@ ROWS = 20_000
 NAMES = [f"t{number}" for number in range(ROWS)]
 
 
-def serving(api: Api, handler: Any) -> tuple[Broker, Client]:
+def broker_with_handler(api: Api, handler: Any) -> tuple[Broker, Client]:
     broker = Broker()
     made: Handler = handler(broker)
     broker.dispatch.table[api.key] = HandlerEntry.of(api, made)
@@ -64,17 +64,17 @@ class Topics:
         return await waiting
 
 
-def deleting(topics: Topics) -> tuple[Broker, Client]:
+def broker_for_deletions(topics: Topics) -> tuple[Broker, Client]:
     def handler(broker: Broker) -> DeleteTopics:
         return DeleteTopics(topics, MetadataCache(broker.clock), lambda: True, enabled=True)  # type: ignore[arg-type]
 
-    return serving(messages.DELETE_TOPICS, handler)
+    return broker_with_handler(messages.DELETE_TOPICS, handler)
 
 
 @pytest.mark.parametrize("version", [1, 6])
 def test_many_topics_are_deleted_in_slices(version: int) -> None:
     """Names are counted, requested and answered over many iterations; a name that occurs twice is rejected."""
-    broker, client = deleting(Topics([]))
+    broker, client = broker_for_deletions(Topics([]))
     twice = [NAMES[0]] if version >= 6 else []
     body = {"topics": [{"name": name} for name in (*NAMES, *twice)], "topic_names": NAMES, "timeout_ms": 1000}
     client.send(request_frame(messages.DELETE_TOPICS, version, 1, body))
@@ -93,7 +93,7 @@ def test_deletions_of_one_request_at_the_same_time_are_bounded() -> None:
     names = NAMES[: 2 * TOPICS_AT_ONCE + 1]
     topics = Topics(names)
     topics.answers = []
-    broker, client = deleting(topics)
+    broker, client = broker_for_deletions(topics)
     body = {"topics": [{"name": name} for name in names], "timeout_ms": 1000}
     client.send(request_frame(messages.DELETE_TOPICS, 6, 1, body))
     for expected in (TOPICS_AT_ONCE, 2 * TOPICS_AT_ONCE, len(names)):
@@ -128,11 +128,11 @@ class Creation:
         raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS)
 
 
-def creating(topics: Creation) -> tuple[Broker, Client]:
+def broker_for_creations(topics: Creation) -> tuple[Broker, Client]:
     def handler(broker: Broker) -> CreateTopics:
         return CreateTopics(topics, MetadataCache(broker.clock), None, lambda: True)  # type: ignore[arg-type]
 
-    return serving(messages.CREATE_TOPICS, handler)
+    return broker_with_handler(messages.CREATE_TOPICS, handler)
 
 
 def new_topics_frame(rows: list[dict[str, Any]]) -> bytes:
@@ -144,7 +144,7 @@ def new_topics_frame(rows: list[dict[str, Any]]) -> bytes:
 def test_names_of_new_topics_are_counted_in_slices() -> None:
     """Each iteration counts a bounded number; a name that occurs twice is rejected once and not planned."""
     topics = Creation()
-    broker, client = creating(topics)
+    broker, client = broker_for_creations(topics)
     names = [*NAMES[: NEW_PARTITIONS_MAX - 2], "twice", "twice"]
     client.send(new_topics_frame([{"name": name} for name in names]))
     assert client.answers() == 0
@@ -170,7 +170,7 @@ def test_counting_of_new_topics_is_bounded_per_step() -> None:
 def test_new_topic_with_too_many_settings_is_refused() -> None:
     """The settings are not read; another topic in the request is planned."""
     topics = Creation()
-    broker, client = creating(topics)
+    broker, client = broker_for_creations(topics)
     configs = [{"name": "retention.ms", "value": "1"}] * (CONFIGS_MAX + 1)
     client.send(new_topics_frame([{"name": "a", "configs": configs}, {"name": "b", "configs": configs[1:]}]))
     broker.iterations()
@@ -184,7 +184,7 @@ def partition_of(leader: int) -> PartitionMetadata:
     return PartitionMetadata(0, leader, 0, [1, 2], [1, 2], [])
 
 
-def electing(results: dict[TopicPartition, ErrorCode]) -> tuple[Broker, Client, MetadataCache]:
+def broker_for_elections(results: dict[TopicPartition, ErrorCode]) -> tuple[Broker, Client, MetadataCache]:
     """Return a broker whose controller has these election results, and whose metadata still has the old leaders."""
     broker = Broker()
     cache = MetadataCache(broker.clock)
@@ -204,7 +204,7 @@ def elections_frame(names: list[str]) -> bytes:
 def test_many_elections_are_read_and_answered_in_slices() -> None:
     """The response contains every partition, in order."""
     results = {TopicPartition(name, 0): ErrorCode.ELECTION_NOT_NEEDED for name in NAMES}
-    broker, client, _ = electing(results)
+    broker, client, _ = broker_for_elections(results)
     client.send(elections_frame(NAMES))
     assert client.answers() == 0
     assert broker.iterations() > 10
@@ -215,7 +215,7 @@ def test_many_elections_are_read_and_answered_in_slices() -> None:
 def test_an_update_of_the_metadata_checks_one_elected_partition(monkeypatch: pytest.MonkeyPatch) -> None:
     """The others are checked once this one has a leader; those without one in time get REQUEST_TIMED_OUT."""
     names = NAMES[:1000]
-    broker, client, cache = electing({TopicPartition(name, 0): ErrorCode.NONE for name in names})
+    broker, client, cache = broker_for_elections({TopicPartition(name, 0): ErrorCode.NONE for name in names})
     checked: list[TopicPartition] = []
     has_new_leader = ElectLeaders._has_new_leader
 

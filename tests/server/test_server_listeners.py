@@ -39,38 +39,38 @@ def resident_bytes() -> int:
 def test_unavailable_port(host: str, advice: str) -> None:
     """The error names the listener, the address, and the remedy."""
 
-    async def story(scene: Scene) -> None:
+    async def scenario(scene: Scene) -> None:
         scene.start()
         with pytest.raises(SettingsError, match=f"cannot listen on INTERNAL://{host}:{scene.port}: {advice}"):
             scene.server.listen(Endpoint("INTERNAL", host, scene.port))
 
-    play("epoll", story)
+    play("epoll", scenario)
 
 
 def test_handlers_see_the_listener_name() -> None:
-    async def story(scene: Scene) -> None:
+    async def scenario(scene: Scene) -> None:
         scene.start()
         first, scene.port = scene.port, scene.server.listen(Endpoint("INTERNAL", "127.0.0.1", 0))
         for port in (first, scene.port):
             scene.port = port
             client = await scene.connect()
             client.send(produce_frame(1, b"x"))
-            await client.answered_ids(1)
+            await client.next_ids(1)
         assert [connection.listener for connection in scene.handlers.connections] == ["PLAINTEXT", "INTERNAL"]
 
-    play("epoll", story)
+    play("epoll", scenario)
 
 
 def test_shared_port() -> None:
     """Another process can listen on a shared port; connections to it are those of the listener."""
 
-    async def story(scene: Scene) -> None:
+    async def scenario(scene: Scene) -> None:
         scene.start()
         (shared,) = free_ports(1)
         scene.server.listen(Endpoint("INTERNAL", "127.0.0.1", 0), shared_port=shared)
         client = await scene.connect(shared)
         client.send(produce_frame(1, b"x"))
-        assert await client.answered_ids(1) == [1]
+        assert await client.next_ids(1) == [1]
         assert [connection.listener for connection in scene.handlers.connections] == ["INTERNAL"]
         with socket.socket() as other:
             other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
@@ -80,47 +80,47 @@ def test_shared_port() -> None:
         with socket.create_server(("127.0.0.1", shared)):
             pass  # the server has left the port
 
-    play("epoll", story)
+    play("epoll", scenario)
 
 
 def test_shared_port_in_use() -> None:
     """If a program uses the port without sharing it, the error names the address and the remedy."""
 
-    async def story(scene: Scene) -> None:
+    async def scenario(scene: Scene) -> None:
         scene.start()
         with socket.create_server(("127.0.0.1", 0)) as other:
             port = other.getsockname()[1]
             with pytest.raises(SettingsError, match=f"INTERNAL://127.0.0.1:{port}: another program uses this port"):
                 scene.server.listen(Endpoint("INTERNAL", "127.0.0.1", 0), shared_port=port)
 
-    play("epoll", story)
+    play("epoll", scenario)
 
 
 def test_shared_port_of_brokers_in_one_process() -> None:
-    async def story(scene: Scene) -> None:
+    async def scenario(scene: Scene) -> None:
         scene.start()
         with pytest.raises(SettingsError, match=r"kreplica\.bootstrap\.port needs a process"):
             scene.server.listen(Endpoint("INTERNAL", scene.host, 0), shared_port=9000)
 
-    play("simulated", story)
+    play("simulated", scenario)
 
 
 def test_ipv6() -> None:
-    async def story(scene: Scene) -> None:
+    async def scenario(scene: Scene) -> None:
         scene.start()
         scene.host = "::1"
         scene.port = scene.server.listen(Endpoint("PLAINTEXT", "::1", 0))
         client = await scene.connect()
         client.send(produce_frame(1, b"x"))
-        assert await client.answered_ids(1) == [1]
+        assert await client.next_ids(1) == [1]
 
-    play("epoll", story)
+    play("epoll", scenario)
 
 
 def test_socket_buffer_sizes_are_set_if_configured() -> None:
     """socket.send.buffer.bytes and socket.receive.buffer.bytes are passed to the sockets."""
 
-    async def story(scene: Scene) -> None:
+    async def scenario(scene: Scene) -> None:
         scene.start(Bounds(send_buffer_bytes=50_000, receive_buffer_bytes=60_000))
         await scene.connect()
         await scene.until(lambda: len(scene.server.resources.connections) == 1)
@@ -129,7 +129,7 @@ def test_socket_buffer_sizes_are_set_if_configured() -> None:
         sizes = [connection._transport.socket.getsockopt(socket.SOL_SOCKET, option) for option in options]  # type: ignore[attr-defined]
         assert sizes == [100_000, 120_000]  # Linux doubles them
 
-    play("epoll", story)
+    play("epoll", scenario)
 
 
 def congestion_control(one: socket.socket) -> bytes:
@@ -142,7 +142,7 @@ def test_local_connections_are_not_paced() -> None:
     with socket.socket() as one:
         default = congestion_control(one)
 
-    async def story(scene: Scene) -> None:
+    async def scenario(scene: Scene) -> None:
         scene.start()
         on_loopback = congestion_control(scene.server._ports[0].socket)
         scene.port = scene.server.listen(Endpoint("EVERYWHERE", "", 0))
@@ -156,7 +156,7 @@ def test_local_connections_are_not_paced() -> None:
             await scene.until(lambda: len(scene.server.resources.connections) == 0)
         assert (on_loopback, everywhere, found) == (b"reno", default, [b"reno", default])
 
-    play("epoll", story)
+    play("epoll", scenario)
 
 
 class ColdFile(OsFile):
@@ -187,7 +187,7 @@ def test_data_outside_of_the_page_cache_is_read_in_a_thread(environment: str, tm
     (tmp_path / "segment").write_bytes(data)
     file = ColdFile(str(tmp_path / "segment"))
 
-    async def story(scene: Scene) -> None:
+    async def scenario(scene: Scene) -> None:
         waiting: list[tuple[Any, tuple[Any, ...], Deferred[Any]]] = []
         scene.start()
 
@@ -201,18 +201,18 @@ def test_data_outside_of_the_page_cache_is_read_in_a_thread(environment: str, tm
         client.send(fetch_frame(1), produce_frame(2, b"x"))
         await scene.until(lambda: bool(waiting))
         other.send(produce_frame(3, b"x"))
-        assert await other.answered_ids(1) == [3]
+        assert await other.next_ids(1) == [3]
         assert not client.frames
         while not client.frames:
             if waiting:
                 function, arguments, deferred = waiting.pop(0)
                 deferred.callback(function(*arguments))
             await scene.pause()
-        assert await client.fetched() == (1, data)
-        assert await client.answered_ids(1) == [2]
+        assert await client.next_fetch() == (1, data)
+        assert await client.next_ids(1) == [2]
         assert scene.server.metrics.cold_reads == (12 if environment == "twisted" else 3)
 
-    play(environment, story)
+    play(environment, scenario)
 
 
 @pytest.mark.parametrize("environment", ["epoll", "tls", "twisted"])
@@ -223,16 +223,16 @@ def test_each_range_is_checked_against_the_page_cache(environment: str, tmp_path
         (tmp_path / name).write_bytes(bytes(10_000))
         files.append(ColdFile(str(tmp_path / name)))
 
-    async def story(scene: Scene) -> None:
+    async def scenario(scene: Scene) -> None:
         scene.start()
         client = await scene.connect()
         for number, file in enumerate(files):
             scene.handlers.records = FileRange(file, 0, 10_000)
             client.send(fetch_frame(number))
-            await client.fetched()
+            await client.next_fetch()
         assert scene.server.metrics.cold_reads == 2
 
-    play(environment, story)
+    play(environment, scenario)
 
 
 def test_close_during_a_disk_read_does_not_spin(tmp_path: Path) -> None:
@@ -240,7 +240,7 @@ def test_close_during_a_disk_read_does_not_spin(tmp_path: Path) -> None:
     (tmp_path / "segment").write_bytes(bytes(10_000))
     file = ColdFile(str(tmp_path / "segment"))
 
-    async def story(scene: Scene) -> None:
+    async def scenario(scene: Scene) -> None:
         scene.start()
         loaded: Deferred[Any] = Deferred()
         scene.server.resources.page_prefetch._offload.run = lambda *_: loaded  # type: ignore[method-assign, assignment]
@@ -253,10 +253,10 @@ def test_close_during_a_disk_read_does_not_spin(tmp_path: Path) -> None:
         reactor: Any = scene.runtime.reactor
         assert not [writer for writer in reactor.getWriters() if isinstance(writer, EpollTransport)]
         loaded.callback(None)
-        assert await client.fetched() == (1, bytes(10_000))
-        await client.closed()
+        assert await client.next_fetch() == (1, bytes(10_000))
+        await client.wait_until_closed()
 
-    play("epoll", story)
+    play("epoll", scenario)
 
 
 @pytest.mark.parametrize("environment", ["epoll", "tls", "twisted"])
@@ -266,16 +266,16 @@ def test_disk_error_closes_the_connection(environment: str, tmp_path: Path) -> N
     file = ColdFile(str(tmp_path / "segment"))
     file.broken = True
 
-    async def story(scene: Scene) -> None:
+    async def scenario(scene: Scene) -> None:
         scene.start()
         client, other = await scene.connect(), await scene.connect()
         scene.handlers.records = FileRange(file, 0, 10_000)
         client.send(fetch_frame(1))
-        await client.closed()
+        await client.wait_until_closed()
         other.send(produce_frame(3, b"x"))
-        assert await other.answered_ids(1) == [3]
+        assert await other.next_ids(1) == [3]
 
-    play(environment, story)
+    play(environment, scenario)
 
 
 @pytest.mark.parametrize("environment", ["epoll", "tls", "twisted"])
@@ -290,7 +290,7 @@ def test_file_stays_open_while_it_is_sent(environment: str, tmp_path: Path) -> N
                  if os.path.islink(entry)]  # fmt: skip
         return any(link.startswith(path) for link in links)
 
-    async def story(scene: Scene) -> None:
+    async def scenario(scene: Scene) -> None:
         scene.start()
         client = await scene.connect()
         client.transport.pauseProducing()
@@ -301,23 +301,23 @@ def test_file_stays_open_while_it_is_sent(environment: str, tmp_path: Path) -> N
         os.remove(path)
         assert is_open()
         client.transport.resumeProducing()
-        assert await client.fetched() == (1, data)
+        assert await client.next_fetch() == (1, data)
         await scene.until(lambda: not is_open())
 
-    play(environment, story)
+    play(environment, scenario)
 
 
 def test_control_connections_have_priority_over_data(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pending requests of a control connection are handled before data that arrived earlier."""
     monkeypatch.setattr(control_priority, "POLL_INTERVAL_S", 0.0)
 
-    async def story(scene: Scene) -> None:
+    async def scenario(scene: Scene) -> None:
         scene.start()
         data, control = await scene.connect(), await scene.connect()
         control.send(produce_frame(1, b"control"))
         data.send(produce_frame(2, b"x"))
-        assert await control.answered_ids(1) == [1]
-        assert await data.answered_ids(1) == [2]
+        assert await control.next_ids(1) == [1]
+        assert await data.next_ids(1) == [2]
         (data_transport,) = [
             connection._transport for connection in scene.handlers.connections if not connection.is_control
         ]
@@ -330,7 +330,7 @@ def test_control_connections_have_priority_over_data(monkeypatch: pytest.MonkeyP
         await scene.until(lambda: len(scene.server.resources.connections) == 1)
         assert not scene.server.resources.control
 
-    play("epoll", story)
+    play("epoll", scenario)
 
 
 def test_memory_follows_received_bytes_not_announced_lengths() -> None:
@@ -339,7 +339,7 @@ def test_memory_follows_received_bytes_not_announced_lengths() -> None:
     head = announced + produce_frame(1, b"")[4:20]
     part = head + bytes(200_000)
 
-    async def story(scene: Scene) -> None:
+    async def scenario(scene: Scene) -> None:
         scene.start()
         before = resident_bytes()
         clients = [socket.create_connection(("127.0.0.1", scene.port)) for _ in range(200)]
@@ -361,14 +361,14 @@ def test_memory_follows_received_bytes_not_announced_lengths() -> None:
         await scene.until(lambda: len(scene.server.resources.connections) == 0)
         assert partial.held_bytes == 0
 
-    play("epoll", story)
+    play("epoll", scenario)
 
 
 def test_idle_connections_take_little_memory() -> None:
     """A connection whose client has sent one request takes less than 1.4 KB, including the client's socket; 10,000 of
     them take 9 MB in a broker."""
 
-    async def story(scene: Scene) -> None:
+    async def scenario(scene: Scene) -> None:
         scene.start()
         clients = [socket.create_connection(("127.0.0.1", scene.port)) for _ in range(10)]
         await scene.until(lambda: len(scene.server.resources.connections) == 10)
@@ -391,7 +391,7 @@ def test_idle_connections_take_little_memory() -> None:
                 client.close()
         assert sum(each.size for each in traces) / 500 < 1400
 
-    play("epoll", story)
+    play("epoll", scenario)
 
 
 def is_readable(client: socket.socket) -> bool:
@@ -405,7 +405,7 @@ def is_readable(client: socket.socket) -> bool:
 def test_handling_time_is_linear_in_the_frame_size() -> None:
     """A request of 100 MB takes about ten times as long as one of 10 MB, and its memory is released."""
 
-    async def story(scene: Scene) -> None:
+    async def scenario(scene: Scene) -> None:
         scene.start()
         spent = []
         client = await scene.connect()
@@ -418,7 +418,7 @@ def test_handling_time_is_linear_in_the_frame_size() -> None:
         assert spent[1] < 40 * max(spent[0], 0.005)
         assert scene.server.resources.buffers.kept_bytes <= 32 * MEBI
 
-    play("epoll", story, timeout_s=60.0)
+    play("epoll", scenario, timeout_s=60.0)
 
 
 def _answered(size: int) -> dict[str, Any]:

@@ -44,7 +44,7 @@ def message(magic: int, attributes: int = 0, value: bytes = b"v") -> bytes:
 def test_old_message_formats_are_stored_as_format_2(tmp_path: Path, magic: int, codec: int) -> None:
     """Keys, values, codec and, in format 1, timestamps are unchanged."""
 
-    async def story(scene: Scene) -> None:
+    async def scenario(scene: Scene) -> None:
         await scene.make_topic("t")
         for base_offset in (0, len(RECORDS)):
             row = await scene.produce("t", message_set(magic, codec), version=VERSION_OF_FORMAT[magic])
@@ -55,7 +55,7 @@ def test_old_message_formats_are_stored_as_format_2(tmp_path: Path, magic: int, 
             (offset, time if magic else -1, key, value) for offset, (time, key, value) in enumerate(RECORDS)
         ]
 
-    on_broker(tmp_path, story)
+    on_broker(tmp_path, scenario)
 
 
 def test_errors_of_invalid_old_messages(tmp_path: Path) -> None:
@@ -73,7 +73,7 @@ def test_errors_of_invalid_old_messages(tmp_path: Path) -> None:
         (message(0, SNAPPY, b"\xff\xff\xff\xff\x07\x00a"), 87),
     ]
 
-    async def story(scene: Scene) -> None:
+    async def scenario(scene: Scene) -> None:
         await scene.make_topic("t")
         await scene.make_topic("compacted", cleanup_policy="compact")
         for number, (data, code) in enumerate(cases):
@@ -86,7 +86,7 @@ def test_errors_of_invalid_old_messages(tmp_path: Path) -> None:
             assert (await scene.produce("t", foreign, version=9))["error_code"] == 87
         assert (await scene.produce("t", good, version=2))["base_offset"] == 0
 
-    on_broker(tmp_path, story)
+    on_broker(tmp_path, scenario)
 
 
 @given(data=st.binary(max_size=80), magic=st.sampled_from([0, 1]), codec=st.integers(0, 7), position=st.integers(0, 99))

@@ -59,7 +59,7 @@ def ends() -> Any:
 
 
 def test_short_ranges_leave_with_their_headers(file: File, ends: Any) -> None:
-    """Several of them are sent with one system call."""
+    """Several short ranges and their headers are sent with one system call."""
     read_ahead: Any = Warm()
     outgoing = OutgoingQueue(ends[0], read_ahead, "the test")
     outgoing.extend([b"first", FileRange(file, 7, 100), b"second", FileRange(file, 1, SMALL_BYTES_MAX), b"end"])
@@ -71,7 +71,7 @@ def test_short_ranges_leave_with_their_headers(file: File, ends: Any) -> None:
 
 
 def test_longer_ranges_use_sendfile(file: File, ends: Any) -> None:
-    """The order is unchanged."""
+    """Long ranges and the data around them are sent in order."""
     read_ahead: Any = Warm()
     outgoing = OutgoingQueue(ends[0], read_ahead, "the test")
     outgoing.extend([b"head", FileRange(file, 0, SMALL_BYTES_MAX + 1), b"next", FileRange(file, 5, 10)])

@@ -190,7 +190,7 @@ def scene() -> QuotaScene:
 
 
 @pytest.fixture
-def no_quota_left(scene: QuotaScene) -> Any:
+def remove_quotas(scene: QuotaScene) -> Any:
     """Remove the quotas of a test, and forget its rates."""
     yield
     for name in (PRODUCER_BYTE_RATE, CONSUMER_BYTE_RATE, CONTROLLER_MUTATION_RATE, REQUEST_PERCENTAGE):
@@ -199,12 +199,12 @@ def no_quota_left(scene: QuotaScene) -> Any:
     scene.program.quotas._usages = {name: {} for name in scene.program.quotas._usages}
 
 
-@pytest.mark.usefixtures("no_quota_left")
+@pytest.mark.usefixtures("remove_quotas")
 class TestThrottledRequests:
     """Responses have a throttle time, for which the connection is not read."""
 
     def test_producer_is_slowed_down(self, scene: QuotaScene) -> None:
-        """It receives its response at once, with a throttle time; nothing is rejected."""
+        """A throttled producer receives its response at once, with a throttle time; no request is rejected."""
         scene.set_quota(PRODUCER_BYTE_RATE, 10_000)
         assert scene.produce(50_000)["throttle_time_ms"] == 0
         assert not scene.connection.paused
@@ -217,7 +217,7 @@ class TestThrottledRequests:
         assert metrics.throttled_s == pytest.approx(answer["throttle_time_ms"] / 1000, abs=0.01)
 
     def test_similar_requests_of_one_read(self, scene: QuotaScene) -> None:
-        """They are handled together, and each response has the throttle time of the whole run."""
+        """Similar requests are handled together, and each response has the throttle time of the whole run."""
         scene.set_quota(PRODUCER_BYTE_RATE, 10_000)
         scene.produce(3_000)  # the dispatcher learns the template
         answers = scene.ask_all(PRODUCE, 9, [produce_body(30_000) for _ in range(6)])
@@ -235,7 +235,7 @@ class TestThrottledRequests:
         scene.set_quota(PRODUCER_BYTE_RATE, 0.0, entity, remove=True)
 
     def test_consumer_is_slowed_down(self, scene: QuotaScene) -> None:
-        """It is muted after a response that exceeds the quota, and receives no records until its rate has recovered."""
+        """After a response above the quota, a consumer is muted, and receives no records until its rate recovers."""
         for _ in range(4):
             scene.produce(50_000)
         scene.set_quota(CONSUMER_BYTE_RATE, 10_000)
@@ -260,7 +260,7 @@ class TestThrottledRequests:
         [(300, 2**20, 1.15), (300, 500, 1.15), (2_500, 2**20, 1.15), (30_000, 2**20, 1.65)],
     )
     def test_consumer_gets_its_quota(self, scene: QuotaScene, size: int, fetch_bytes: int, most: float) -> None:
-        """This holds for small and large batches and fetches; a batch that is larger than the burst may exceed it."""
+        """Consumers reach their quota with batches and fetches of any size; only batches above the burst exceed it."""
         for _ in range(3):
             offset = scene.produce(size)["responses"][0]["partition_responses"][0]["base_offset"]
         scene.set_quota(CONSUMER_BYTE_RATE, 1_000)

@@ -102,7 +102,7 @@ class Traffic:
             else:
                 start = number * 7919 % FILE_BYTES
                 size = min(number * 104729 % 300_000, FILE_BYTES - start)
-                assert await client.fetched() == (number, self.content[start : start + size])
+                assert await client.next_fetch() == (number, self.content[start : start + size])
 
 
 @pytest.mark.parametrize("environment", ["epoll", "tls", "twisted"])

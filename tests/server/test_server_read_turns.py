@@ -127,7 +127,7 @@ def test_many_connections_with_many_requests_do_not_delay_another(
             sockets[0].send(produce_frame(MODEST_ID, b"x"))
         request.respond(produced(1))
 
-    async def story(scene: Scene) -> None:
+    async def scenario(scene: Scene) -> None:
         monkeypatch.setattr(scene.handlers, "produce", produce)
         scene.start()
         sockets.append(socket.create_connection(("127.0.0.1", scene.port), source_address=(address, 0)))
@@ -139,5 +139,5 @@ def test_many_connections_with_many_requests_do_not_delay_another(
             one.close()
         await scene.until(lambda: len(scene.server.resources.read_turns) == 0)
 
-    play("epoll", story)
+    play("epoll", scenario)
     assert handled.index(MODEST_ID) < 1.5 * GREEDY

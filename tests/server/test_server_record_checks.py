@@ -37,7 +37,7 @@ def records(count: int, size: int = 100, key: bytes | None = b"key") -> list[Rec
     return [Record(NEXT_OFFSET, NOW_MS + i, key, values.randbytes(size // 2) * 2, ()) for i in range(count)]
 
 
-def sealed(codec: int, section: bytes, count: int, **changes: Any) -> bytes:
+def make_batch(codec: int, section: bytes, count: int, **changes: Any) -> bytes:
     """Return a batch with a valid checksum around any compressed section."""
     header = parse_header(build_batch([Record(NEXT_OFFSET, NOW_MS, None, b"v", ())]))
     header = header._replace(attributes=codec, record_count=count, last_offset_delta=count - 1)
@@ -52,22 +52,22 @@ def section_of(*deltas: int, timestamps: tuple[int, ...] = ()) -> bytes:
 def bad_batches() -> Iterator[tuple[str, bytes]]:
     """Return invalid batches by name."""
     three = section_of(0, 1, 2)
-    yield "18 bytes that are not gzip", sealed(Codec.GZIP, b"\x02" * 18, 1)
-    yield "snappy that declares 2 GiB", sealed(Codec.SNAPPY, b"\xff\xff\xff\xff\x07" + b"\x00a", 1)
-    yield "snappy that declares 60 MiB in 10 bytes", sealed(Codec.SNAPPY, b"\x80\x80\x80\x1e" + b"\x00a" * 3, 1)
-    yield "a xerial block without its end", sealed(Codec.SNAPPY, XERIAL_HEADER + struct.pack(">i", 1000) + b"a", 1)
-    yield "an lz4 header alone", sealed(Codec.LZ4, b"\x04\x22\x4d\x18", 1)
+    yield "18 bytes that are not gzip", make_batch(Codec.GZIP, b"\x02" * 18, 1)
+    yield "snappy that declares 2 GiB", make_batch(Codec.SNAPPY, b"\xff\xff\xff\xff\x07" + b"\x00a", 1)
+    yield "snappy that declares 60 MiB in 10 bytes", make_batch(Codec.SNAPPY, b"\x80\x80\x80\x1e" + b"\x00a" * 3, 1)
+    yield "a xerial block without its end", make_batch(Codec.SNAPPY, XERIAL_HEADER + struct.pack(">i", 1000) + b"a", 1)
+    yield "an lz4 header alone", make_batch(Codec.LZ4, b"\x04\x22\x4d\x18", 1)
     linked = lz4.frame.compress(b"x" * 200_000, block_linked=True, block_size=lz4.frame.BLOCKSIZE_MAX64KB)
-    yield "lz4 of dependent blocks", sealed(Codec.LZ4, linked, 1)
-    yield "zstd that is cut short", sealed(Codec.ZSTD, bytes(cramjam.zstd.compress(three))[:-4], 3)
+    yield "lz4 of dependent blocks", make_batch(Codec.LZ4, linked, 1)
+    yield "zstd that is cut short", make_batch(Codec.ZSTD, bytes(cramjam.zstd.compress(three))[:-4], 3)
     for codec in COMPRESSING:
-        yield f"{codec.name}: fewer records than counted", sealed(codec, compress(codec, three), 4)
-        yield f"{codec.name}: more records than counted", sealed(codec, compress(codec, three), 2)
-        yield f"{codec.name}: an offset twice", sealed(codec, compress(codec, section_of(0, 1, 1)), 3)
-        yield f"{codec.name}: offsets from 1", sealed(codec, compress(codec, section_of(1, 2, 3)), 3)
-        yield f"{codec.name}: a record cut short", sealed(codec, compress(codec, three[:-3]), 3)
-        yield f"{codec.name}: a length that is too long", sealed(codec, compress(codec, b"\x7e" + three[1:]), 3)
-    yield "NONE in disguise", sealed(Codec.ZSTD, three, 3)
+        yield f"{codec.name}: fewer records than counted", make_batch(codec, compress(codec, three), 4)
+        yield f"{codec.name}: more records than counted", make_batch(codec, compress(codec, three), 2)
+        yield f"{codec.name}: an offset twice", make_batch(codec, compress(codec, section_of(0, 1, 1)), 3)
+        yield f"{codec.name}: offsets from 1", make_batch(codec, compress(codec, section_of(1, 2, 3)), 3)
+        yield f"{codec.name}: a record cut short", make_batch(codec, compress(codec, three[:-3]), 3)
+        yield f"{codec.name}: a length that is too long", make_batch(codec, compress(codec, b"\x7e" + three[1:]), 3)
+    yield "NONE in disguise", make_batch(Codec.ZSTD, three, 3)
 
 
 @pytest.mark.parametrize("name", [name for name, _ in bad_batches()])
@@ -81,7 +81,7 @@ def test_bad_batch_is_refused_and_changes_nothing(name: str) -> None:
 def test_bad_batches_never_reach_a_log(tmp_path: Path) -> None:
     """A broker rejects every invalid batch, and the valid batches around it get consecutive offsets."""
 
-    async def story(scene: Scene) -> None:
+    async def scenario(scene: Scene) -> None:
         await scene.make_topic("t")
         for codec in COMPRESSING:
             for data in (bad for name, bad in bad_batches() if name.startswith((codec.name, "18 ", "snappy "))):
@@ -91,27 +91,27 @@ def test_bad_batches_never_reach_a_log(tmp_path: Path) -> None:
             row = await scene.produce("t", build_batch(records(3), codec=codec))
             assert (row["error_code"], row["base_offset"]) == (0, 3 * COMPRESSING.index(codec))
 
-    on_broker(tmp_path, story)
+    on_broker(tmp_path, scenario)
 
 
 def test_decompression_bomb_is_refused(tmp_path: Path) -> None:
     """With every codec, a record that is larger than the limit when decompressed is rejected."""
     section = encode_record(0, 0, None, b"\x00" * (3 * 2**20))
 
-    async def story(scene: Scene) -> None:
+    async def scenario(scene: Scene) -> None:
         await scene.make_topic("t")
         for codec in COMPRESSING:
-            row = await scene.produce("t", sealed(codec, compress(codec, section), 1))
+            row = await scene.produce("t", make_batch(codec, compress(codec, section), 1))
             assert row["error_code"] == INVALID_RECORD, codec
             assert "kreplica.decompressed.batch.max.bytes" in row["error_message"]
 
-    on_broker(tmp_path, story, "kreplica.decompressed.batch.max.bytes=2097152")
+    on_broker(tmp_path, scenario, "kreplica.decompressed.batch.max.bytes=2097152")
 
 
 def test_max_timestamp_is_computed_from_the_records() -> None:
     """Otherwise, a future timestamp in the batch header could prevent retention from deleting the records."""
     section = section_of(0, 1, 2, timestamps=(0, 70, 30))
-    data = sealed(Codec.GZIP, compress(Codec.GZIP, section), 3, max_timestamp=NOW_MS + 10**12)
+    data = make_batch(Codec.GZIP, compress(Codec.GZIP, section), 3, max_timestamp=NOW_MS + 10**12)
     validated = validate(data, LogConfig(), NOW_MS, 2**20)
     assert validated.accepted().max_timestamp == NOW_MS + 70
     assert parse_header(validated) == validated.accepted()
@@ -122,7 +122,7 @@ def test_large_batches_are_validated_outside_of_the_event_loop_in_order(tmp_path
     """Pipelined large and small batches of one idempotent producer are stored in order."""
     runs: list[int] = []
 
-    async def story(scene: Scene) -> None:
+    async def scenario(scene: Scene) -> None:
         await scene.make_topic("t")
         offload = scene.broker.runtime.offload
         run = offload.run
@@ -139,14 +139,14 @@ def test_large_batches_are_validated_outside_of_the_event_loop_in_order(tmp_path
             assert (row["error_code"], row["base_offset"]) == (0, offset)
         assert runs, "the large batches were validated in threads"
 
-    on_broker(tmp_path, story)
+    on_broker(tmp_path, scenario)
 
 
 def test_batches_are_recompressed_with_the_codec_of_the_topic(tmp_path: Path) -> None:
     """Large batches are recompressed outside the event loop, with all records unchanged."""
     sent = records(2000)
 
-    async def story(scene: Scene) -> None:
+    async def scenario(scene: Scene) -> None:
         await scene.make_topic("t", compression_type="zstd")
         row = await scene.produce("t", build_batch(sent, codec=Codec.GZIP))
         assert row["error_code"] == 0, row
@@ -154,11 +154,11 @@ def test_batches_are_recompressed_with_the_codec_of_the_topic(tmp_path: Path) ->
         assert parse_header(stored).codec == Codec.ZSTD
         assert [record.value for record in iter_records(stored)] == [record.value for record in sent]
 
-    on_broker(tmp_path, story)
+    on_broker(tmp_path, scenario)
 
 
 def test_closed_connection_leaves_nothing_in_the_validation_queue(tmp_path: Path) -> None:
-    async def story(scene: Scene) -> None:
+    async def scenario(scene: Scene) -> None:
         await scene.make_topic("t")
         data = build_batch(records(5000), codec=Codec.GZIP)
         for _ in range(5):
@@ -168,7 +168,7 @@ def test_closed_connection_leaves_nothing_in_the_validation_queue(tmp_path: Path
         row = await scene.produce("t", data)
         assert row["error_code"] == 0
 
-    on_broker(tmp_path, story)
+    on_broker(tmp_path, scenario)
 
 
 def large() -> bytes:
@@ -214,21 +214,21 @@ def test_records_without_keys_are_reported_one_by_one(tmp_path: Path, codec: Cod
     keys = [b"a", None, b"b", None]
     data = build_batch([Record(NEXT_OFFSET, NOW_MS, key, b"v", ()) for key in keys], codec=codec)
 
-    async def story(scene: Scene) -> None:
+    async def scenario(scene: Scene) -> None:
         await scene.make_topic("t", cleanup_policy="compact")
         row = await scene.produce("t", data)
         assert row["error_code"] == INVALID_RECORD
         assert [error["batch_index"] for error in row["record_errors"]] == [1, 3]
         assert all("key" in error["batch_index_error_message"] for error in row["record_errors"])
 
-    on_broker(tmp_path, story)
+    on_broker(tmp_path, scenario)
 
 
 @pytest.mark.parametrize("codec", [Codec.NONE, Codec.LZ4])
 def test_timestamps_out_of_range_are_reported_one_by_one(tmp_path: Path, codec: Codec) -> None:
     """Records too far in the past or future are reported; a record without a timestamp is valid."""
 
-    async def story(scene: Scene) -> None:
+    async def scenario(scene: Scene) -> None:
         limits = {"message_timestamp_before_max_ms": "1000000", "message_timestamp_after_max_ms": "1000000"}
         await scene.make_topic("t", **limits)
         now_ms = scene.broker.runtime.wall_clock_ms()
@@ -239,7 +239,7 @@ def test_timestamps_out_of_range_are_reported_one_by_one(tmp_path: Path, codec: 
         assert row["error_code"] == INVALID_TIMESTAMP
         assert [error["batch_index"] for error in row["record_errors"]] == [1, 3]
 
-    on_broker(tmp_path, story)
+    on_broker(tmp_path, scenario)
 
 
 def produce_mixed(port: int) -> tuple[list[tuple[bytes | None, str | None]], list[str]]:
@@ -275,14 +275,14 @@ def produce_mixed(port: int) -> tuple[list[tuple[bytes | None, str | None]], lis
 def test_clients_report_the_invalid_records(tmp_path: Path) -> None:
     """Only the records without a key are reported as invalid; the others fail because of their batch."""
 
-    async def story(scene: Scene) -> None:
+    async def scenario(scene: Scene) -> None:
         await scene.make_topic("t", cleanup_policy="compact")
         outcomes, errors = await deferToThread(produce_mixed, scene.broker.port)
         other = "_INVALID_DIFFERENT_RECORD"
         assert outcomes == [(b"a", other), (None, "INVALID_RECORD"), (b"b", other), (None, "INVALID_RECORD")]
         assert errors == ["KafkaError", "InvalidRecordError", "KafkaError", "InvalidRecordError"]
 
-    on_broker(tmp_path, story)
+    on_broker(tmp_path, scenario)
 
 
 def test_batches_compressed_by_other_libraries_are_accepted(tmp_path: Path) -> None:
@@ -302,18 +302,18 @@ def test_batches_compressed_by_other_libraries_are_accepted(tmp_path: Path) -> N
         (Codec.ZSTD, streamed.compress(section) + streamed.flush()),
     ]
 
-    async def story(scene: Scene) -> None:
+    async def scenario(scene: Scene) -> None:
         await scene.make_topic("t")
         for number, (codec, data) in enumerate(packed):
-            row = await scene.produce("t", sealed(codec, data, 500, max_timestamp=NOW_MS + 499))
+            row = await scene.produce("t", make_batch(codec, data, 500, max_timestamp=NOW_MS + 499))
             assert (row["error_code"], row["base_offset"]) == (0, 500 * number), (codec, number)
 
-    on_broker(tmp_path, story)
+    on_broker(tmp_path, scenario)
 
 
 def test_valid_header_fields_are_accepted() -> None:
     """The helper of these tests builds batches with no fault except the intended one."""
-    good = sealed(Codec.GZIP, compress(Codec.GZIP, section_of(0, 1, 2)), 3)
+    good = make_batch(Codec.GZIP, compress(Codec.GZIP, section_of(0, 1, 2)), 3)
     assert validate(good, LogConfig(), NOW_MS, 2**20).rejection is None
     assert len(good) > HEADER_SIZE
     assert isinstance(parse_header(good), BatchHeader)

@@ -79,9 +79,9 @@ async def push(
 
 
 def test_subscriptions_are_changed_like_other_settings(tmp_path: Path) -> None:
-    """They are validated as in Kafka, listed, described, and deleted along with their last setting."""
+    """Subscriptions are validated as in Kafka, listed, described, and deleted along with their last setting."""
 
-    async def story(scene: Scene) -> None:
+    async def scenario(scene: Scene) -> None:
         async def change(*settings: tuple[str, int, str | None], name: str = "sub") -> int:
             return await alter(scene, name, *settings, kind=CLIENT_METRICS)
 
@@ -124,13 +124,13 @@ def test_subscriptions_are_changed_like_other_settings(tmp_path: Path) -> None:
         assert await scene.zookeeper.get_children("/config/client-metrics") == []
         assert await scene.zookeeper.get_children("/config/changes") == [], "Kafka's brokers could not read it"
 
-    on_broker(tmp_path, story)
+    on_broker(tmp_path, scenario)
 
 
 def test_change_on_another_broker_takes_effect(tmp_path: Path) -> None:
     """All brokers follow the subscriptions in ZooKeeper; one that cannot be read is ignored."""
 
-    async def story(scene: Scene) -> None:
+    async def scenario(scene: Scene) -> None:
         assert await alter(scene, "of another", ("metrics", SET, "*"), kind=CLIENT_METRICS) == 0
         other = scene.standalone.brokers[1]
         other_metrics = other.dynamic_settings.client_metrics
@@ -145,13 +145,13 @@ def test_change_on_another_broker_takes_effect(tmp_path: Path) -> None:
         )
         assert (answer["requested_metrics"], answer["push_interval_ms"]) == (["*"], 300_000)
 
-    on_broker(tmp_path, story, brokers=2, errors_logged=True)
+    on_broker(tmp_path, scenario, brokers=2, errors_logged=True)
 
 
 def test_pushed_metrics_are_kept(tmp_path: Path) -> None:
     """A client may compress its metrics in any format; the errors for bad requests are Kafka's."""
 
-    async def story(scene: Scene) -> None:
+    async def scenario(scene: Scene) -> None:
         for name, metrics, interval, match in (
             ("one", "b.,a.", "100", "client_id=scene,client_software_name=.*"),
             ("two", "c.", "200", ""),
@@ -200,7 +200,7 @@ def test_pushed_metrics_are_kept(tmp_path: Path) -> None:
         counts = scene.broker.telemetry
         assert (counts.accepted, counts.rejected) == (8, 8)
 
-    on_broker(tmp_path, story, "telemetry.max.bytes=1000")
+    on_broker(tmp_path, scenario, "telemetry.max.bytes=1000")
 
 
 def test_metrics_are_read() -> None:
@@ -313,7 +313,7 @@ def test_changed_subscription_is_announced() -> None:
     clients.push(client)
 
 
-def test_client_of_no_subscription_pushes_nothing() -> None:
+def test_client_without_a_subscription_pushes_no_metrics() -> None:
     """The client requests its subscription again after the default interval."""
     clients = Clients(match="client_id=other")
     client = clients.get()
@@ -332,7 +332,7 @@ def test_oldest_metrics_make_room() -> None:
 
 
 def test_silent_clients_are_forgotten() -> None:
-    """They are forgotten after three intervals without a request, as in Kafka, but at least five minutes."""
+    """A client is forgotten after three intervals without a request, as in Kafka, but not before five minutes."""
     for interval_ms, kept_s in ((10_000, 300), (200_000, 600)):
         check_silent(Clients(**{"interval.ms": str(interval_ms)}), kept_s)
 

@@ -68,7 +68,7 @@ def test_one_event_at_the_start_and_one_at_the_end(scene: Scene) -> None:
     assert scene.kinds[4:] == [STARTED]
 
 
-def test_a_long_throttle_time_counts_as_throttled(scene: Scene) -> None:
+def test_end_is_recorded_a_minute_after_the_throttle_time(scene: Scene) -> None:
     """The end is recorded a minute after the throttle time, not a minute after the request."""
     scene.throttle(seconds=600)
     scene.pass_time(600 + QUIET_S - 1)
@@ -77,7 +77,7 @@ def test_a_long_throttle_time_counts_as_throttled(scene: Scene) -> None:
     assert scene.kinds == [STARTED, ENDED]
 
 
-def test_refused_connections(scene: Scene) -> None:
+def test_throttled_connections(scene: Scene) -> None:
     """The event names the address, since the client's user is not known."""
     scene.throttle("", quota=CONNECTION_CREATION_RATE, user="")
     (event,) = scene.recorded
@@ -120,16 +120,16 @@ def test_memory_is_bounded(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_events_of_clients_do_not_displace_others() -> None:
-    """They are kept separately, and all events are listed in the order of their times."""
-    kept = AuditEvents(1, lambda: 0)
-    kept.record("broker_left", "broker 2", "broker 2 left", {}, 1)
+    """Events of clients are stored separately, and all events are listed in the order of their times."""
+    timeline = AuditEvents(1, lambda: 0)
+    timeline.record("broker_left", "broker 2", "broker 2 left", {}, 1)
     for _ in range(ENTRIES_MAX):
-        kept.record(STARTED, "client User:a", "x", {})
-    kept.record("broker_joined", "broker 2", "broker 2 joined", {}, 1)
-    newest = list(kept.newest())
+        timeline.record(STARTED, "client User:a", "x", {})
+    timeline.record("broker_joined", "broker 2", "broker 2 joined", {}, 1)
+    newest = list(timeline.newest())
     assert len(newest) == CLIENT_ENTRIES_MAX + 2
     assert [newest[0].kind, newest[1].kind, newest[-1].kind] == ["broker_joined", STARTED, "broker_left"]
-    assert [entry.number for entry in kept] == sorted(entry.number for entry in kept)
+    assert [entry.number for entry in timeline] == sorted(entry.number for entry in timeline)
     assert {STARTED, ENDED} == CLIENT_KINDS
 
 

@@ -160,7 +160,7 @@ def test_more_data_is_sent_together(ends: Ends) -> None:
 
 
 def test_the_client_ends_the_connection(ends: Ends) -> None:
-    """Data before the end is received; the server's response ends the connection for the client too."""
+    """Data before the client's close_notify is received, and the server responds with close_notify."""
     ends.client.send(b"last")
     ends.client.shutdown()
     ends.to_server()
@@ -174,7 +174,7 @@ def test_the_client_ends_the_connection(ends: Ends) -> None:
 
 
 def test_the_server_ends_the_connection(ends: Ends) -> None:
-    """The end is sent once, after all data."""
+    """close_notify is sent once, after all data."""
     ends.wire.send_limit = 1000
     ends.server.send(DATA[:20_000])
     assert not ends.server.close_notify()
@@ -190,13 +190,13 @@ def test_the_server_ends_the_connection(ends: Ends) -> None:
         ends.client.recv(1)
 
 
-def test_a_connection_without_an_end(ends: Ends) -> None:
+def test_connection_closed_without_close_notify(ends: Ends) -> None:
     ends.wire.is_ended = True
     assert ends.receive() is None
 
 
-def test_changed_record(ends: Ends) -> None:
-    """The connection fails, and the client receives an alert."""
+def test_tampered_record(ends: Ends) -> None:
+    """A tampered record ends the connection, and the client receives an alert."""
     ends.client.send(DATA[:100])
     ends.to_server()
     ends.wire.incoming[50] ^= 1
@@ -221,7 +221,7 @@ def test_client_without_tls(context: SSL.Context) -> None:
 
 
 def test_renegotiation_is_refused(context: SSL.Context, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The server sends an alert, whose size counts while the client does not read."""
+    """The server sends an alert, which counts towards the limit of unsent bytes while the client does not read."""
     ends = Ends(context, SSL.TLS1_2_VERSION)
     ends.client.renegotiate()
     with pytest.raises(SSL.WantReadError):

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from server_scene import ALL_ENVIRONMENTS, Scene, Story, fetch_frame, play, produce_frame
+from server_scene import ALL_ENVIRONMENTS, Scenario, Scene, fetch_frame, play, produce_frame
 from twisted.internet.defer import Deferred
 from twisted.logger import globalLogPublisher
 
@@ -25,12 +25,12 @@ class Slice(NamedTuple):
     size: int
 
 
-Play = Callable[[Story], None]
+Play = Callable[[Scenario], None]
 
 
 @pytest.fixture(params=ALL_ENVIRONMENTS)
-def play_story(request: pytest.FixtureRequest) -> Play:
-    return lambda story: play(request.param, story)
+def play_scenario(request: pytest.FixtureRequest) -> Play:
+    return lambda scenario: play(request.param, scenario)
 
 
 @pytest.fixture
@@ -41,10 +41,10 @@ def logged() -> object:
     globalLogPublisher.removeObserver(events.append)  # type: ignore[arg-type]
 
 
-def test_requests_are_answered_in_order_for_any_segmentation(play_story: Play) -> None:
+def test_requests_are_answered_in_order_for_any_segmentation(play_scenario: Play) -> None:
     """Twenty pipelined requests of all sizes, including one that is sent byte by byte, are answered in order."""
 
-    async def story(scene: Scene) -> None:
+    async def scenario(scene: Scene) -> None:
         scene.start()
         scene.handlers.keep_contents = True
         client = await scene.connect()
@@ -56,16 +56,16 @@ def test_requests_are_answered_in_order_for_any_segmentation(play_story: Play) -
             client.send(bytes([byte]))
             await scene.pause()
         client.send(*frames[10:])
-        assert await client.answered_ids(21) == [*range(10), 0, *range(10, 20)]
+        assert await client.next_ids(21) == [*range(10), 0, *range(10, 20)]
         assert scene.handlers.contents == [*contents[:10], contents[0], *contents[10:]]
 
-    play_story(story)
+    play_scenario(scenario)
 
 
-def test_pending_request_holds_back_responses_but_not_requests(play_story: Play) -> None:
+def test_pending_request_holds_back_responses_but_not_requests(play_scenario: Play) -> None:
     """While a Produce waits for its replicas, later requests are handled, but their responses follow its response."""
 
-    async def story(scene: Scene) -> None:
+    async def scenario(scene: Scene) -> None:
         scene.start()
         client = await scene.connect()
         client.send(produce_frame(1, b"waits", acks=-1), produce_frame(2, b"x"), produce_frame(3, b"waits", acks=-1))
@@ -73,13 +73,13 @@ def test_pending_request_holds_back_responses_but_not_requests(play_story: Play)
         await scene.until(lambda: len(scene.handlers.received) == 6)
         assert not client.frames
         scene.handlers.release()
-        assert await client.answered_ids(2) == [1, 2]
+        assert await client.next_ids(2) == [1, 2]
         await scene.pause(0.01)
         assert not client.frames
         scene.handlers.release()
-        assert await client.answered_ids(3) == [3, 4, 6]
+        assert await client.next_ids(3) == [3, 4, 6]
 
-    play_story(story)
+    play_scenario(scenario)
 
 
 def test_long_pipeline_is_interleaved_with_other_connections(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -87,17 +87,17 @@ def test_long_pipeline_is_interleaved_with_other_connections(monkeypatch: pytest
     # Every request uses up the budget of one read.
     monkeypatch.setattr(epoll_transport, "READ_BUDGET_S", 0.0)
 
-    async def story(scene: Scene) -> None:
+    async def scenario(scene: Scene) -> None:
         scene.start()
         greedy, modest = await scene.connect(), await scene.connect()
         # The small requests arrive in one read, in which the last is still incomplete.
         greedy.send(*(produce_frame(number, b"x") for number in range(100)), produce_frame(100, b"x" * 900_000))
         modest.send(produce_frame(1000, b"x"))
-        assert await greedy.answered_ids(101) == [*range(101)]
-        assert await modest.answered_ids(1) == [1000]
+        assert await greedy.next_ids(101) == [*range(101)]
+        assert await modest.next_ids(1) == [1000]
         assert scene.handlers.received.index(1000) < 100
 
-    play("epoll", story)
+    play("epoll", scenario)
 
 
 @pytest.mark.parametrize("size", [10, 900_000])
@@ -107,44 +107,44 @@ def test_slow_request_is_reported(monkeypatch: pytest.MonkeyPatch, size: int) ->
     monkeypatch.setattr(epoll_transport, "LONG_S", 0.0)
     reports: list[tuple[str, float]] = []
 
-    async def story(scene: Scene) -> None:
+    async def scenario(scene: Scene) -> None:
         scene.start()
         scene.server.resources.flush_scope.slices.on_long = lambda cause, seconds: reports.append((cause, seconds))
         client = await scene.connect()
         frame = produce_frame(1, b"x" * size)
         client.send(frame)
-        assert await client.answered_ids(1) == [1]
+        assert await client.next_ids(1) == [1]
         ((cause, seconds),) = reports
         assert cause.startswith(f"Produce 7 of {len(frame) - 4} bytes from client 'test' at 127.0.0.1:")
         assert 0 <= seconds < 60
 
-    play("epoll", story)
+    play("epoll", scenario)
 
 
-def test_too_many_pending_requests_pause_only_their_own_connection(play_story: Play) -> None:
+def test_too_many_pending_requests_pause_only_their_own_connection(play_scenario: Play) -> None:
     """A connection at its limit of pending requests is no longer read; others are not affected."""
 
-    async def story(scene: Scene) -> None:
+    async def scenario(scene: Scene) -> None:
         scene.start(dataclasses.replace(Bounds(), requests_outstanding_max=4))
         client, other = await scene.connect(), await scene.connect()
         client.send(*(produce_frame(number, bytes(3000), acks=-1) for number in range(10)))
         await scene.until(lambda: len(scene.handlers.received) == 4)
         other.send(produce_frame(77, b"x"))
-        assert await other.answered_ids(1) == [77]
+        assert await other.next_ids(1) == [77]
         assert scene.handlers.received == [0, 1, 2, 3, 77]
         while scene.handlers.parked:
             scene.handlers.release()
             await scene.pause(0.005)
-        assert await client.answered_ids(10) == list(range(10))
+        assert await client.next_ids(10) == list(range(10))
         assert scene.server.metrics.pauses >= 2
 
-    play_story(story)
+    play_scenario(scenario)
 
 
-def test_bytes_of_pending_requests_are_bounded(play_story: Play) -> None:
+def test_bytes_of_pending_requests_are_bounded(play_scenario: Play) -> None:
     """Large pending requests pause their connection before small ones would; none of them is lost."""
 
-    async def story(scene: Scene) -> None:
+    async def scenario(scene: Scene) -> None:
         scene.start(dataclasses.replace(Bounds(), request_bytes_outstanding_max=1_000_000))
         scene.handlers.keep_contents = True
         client = await scene.connect()
@@ -157,16 +157,16 @@ def test_bytes_of_pending_requests_are_bounded(play_story: Play) -> None:
             if scene.handlers.parked:
                 scene.handlers.release()
             await scene.pause(0.001)
-        assert await client.answered_ids(9) == list(range(9))
+        assert await client.next_ids(9) == list(range(9))
         assert scene.handlers.contents == contents
 
-    play_story(story)
+    play_scenario(scenario)
 
 
-def test_slow_reader_is_paused(play_story: Play) -> None:
+def test_slow_reader_is_paused(play_scenario: Play) -> None:
     """A client that does not read its responses costs a bounded amount of memory, and later receives all of them."""
 
-    async def story(scene: Scene) -> None:
+    async def scenario(scene: Scene) -> None:
         scene.start(dataclasses.replace(Bounds(), response_bytes_outstanding_max=3_000_000))
         scene.handlers.records = bytes(1_000_000)
         client, other = await scene.connect(), await scene.connect()
@@ -178,18 +178,18 @@ def test_slow_reader_is_paused(play_story: Play) -> None:
         handled = len(scene.handlers.received)
         assert handled < 30
         other.send(produce_frame(77, b"x"))
-        assert await other.answered_ids(1) == [77]
+        assert await other.next_ids(1) == [77]
         client.transport.resumeProducing()
         for number in range(50):
-            assert await client.fetched() == (number, scene.handlers.records)
+            assert await client.next_fetch() == (number, scene.handlers.records)
 
-    play_story(story)
+    play_scenario(scenario)
 
 
-def test_responses_contain_file_ranges(play_story: Play, tmp_path: Path) -> None:
+def test_responses_contain_file_ranges(play_scenario: Play, tmp_path: Path) -> None:
     """Ranges, some of many megabytes and some empty, arrive between the correct headers."""
 
-    async def story(scene: Scene) -> None:
+    async def scenario(scene: Scene) -> None:
         scene.start()
         data = bytes(range(256)) * 20_000
         path = str(tmp_path / "segment") if isinstance(scene.runtime.disk, OsDisk) else "/data/segment"
@@ -200,20 +200,20 @@ def test_responses_contain_file_ranges(play_story: Play, tmp_path: Path) -> None
             scene.handlers.records = FileRange(file, position, size)
             client.send(fetch_frame(number), fetch_frame(number + 100))
             expected = data[position : position + size]
-            assert await client.fetched() == (number, expected)
-            assert await client.fetched() == (number + 100, expected)
+            assert await client.next_fetch() == (number, expected)
+            assert await client.next_fetch() == (number + 100, expected)
         ranges = [FileRange(file, 10, 70_000), FileRange(file, 3, 0), FileRange(file, 900_000, 5)]
         scene.handlers.records = Slice(ranges, 70_005)
         client.send(fetch_frame(9))
-        assert await client.fetched() == (9, data[10:70_010] + data[900_000:900_005])
+        assert await client.next_fetch() == (9, data[10:70_010] + data[900_000:900_005])
 
-    play_story(story)
+    play_scenario(scenario)
 
 
-def test_truncated_file_closes_the_connection(play_story: Play, tmp_path: Path) -> None:
+def test_truncated_file_closes_the_connection(play_scenario: Play, tmp_path: Path) -> None:
     """If a file is shorter than the length announced to the client, only this connection is closed."""
 
-    async def story(scene: Scene) -> None:
+    async def scenario(scene: Scene) -> None:
         scene.start()
         path = str(tmp_path / "segment") if isinstance(scene.runtime.disk, OsDisk) else "/data/segment"
         file = scene.runtime.disk.open(path, create=True)
@@ -222,17 +222,17 @@ def test_truncated_file_closes_the_connection(play_story: Play, tmp_path: Path) 
         client, other = await scene.connect(), await scene.connect()
         client.send(fetch_frame(1))
         with pytest.raises(ConnectionError):
-            await client.fetched()
+            await client.next_fetch()
         other.send(produce_frame(2, b"x"))
-        assert await other.answered_ids(1) == [2]
+        assert await other.next_ids(1) == [2]
 
-    play_story(story)
+    play_scenario(scenario)
 
 
-def test_requests_of_a_closed_connection_are_abandoned(play_story: Play) -> None:
+def test_requests_of_a_closed_connection_are_abandoned(play_scenario: Play) -> None:
     """Each pending request is notified once that the connection closed; responding afterwards does nothing."""
 
-    async def story(scene: Scene) -> None:
+    async def scenario(scene: Scene) -> None:
         scene.start()
         client = await scene.connect()
         closed: list[str] = []
@@ -248,7 +248,7 @@ def test_requests_of_a_closed_connection_are_abandoned(play_story: Play) -> None
         scene.handlers.connections[0].on_close(lambda: late.append("at once"))
         assert (closed, late) == (["closed"], ["at once"])
 
-    play_story(story)
+    play_scenario(scenario)
 
 
 @pytest.mark.parametrize(
@@ -266,44 +266,44 @@ def test_requests_of_a_closed_connection_are_abandoned(play_story: Play) -> None
     ids=["negative", "oversized", "short", "unknown key", "unknown version", "client id", "body", "handler"],
 )
 def test_invalid_input_closes_only_its_own_connection(
-    play_story: Play, logged: list[dict[str, object]], frame: bytes, reason: str
+    play_scenario: Play, logged: list[dict[str, object]], frame: bytes, reason: str
 ) -> None:
     """Earlier requests are answered, one line is logged with the reason, and other connections are not affected."""
 
-    async def story(scene: Scene) -> None:
+    async def scenario(scene: Scene) -> None:
         scene.start()
         client, other = await scene.connect(), await scene.connect()
         client.send(produce_frame(1, b"x"), frame, produce_frame(3, b"is not looked at"))
-        assert await client.answered_ids(1) == [1]
-        await client.closed()
+        assert await client.next_ids(1) == [1]
+        await client.wait_until_closed()
         other.send(produce_frame(2, b"x"))
-        assert await other.answered_ids(1) == [2]
+        assert await other.next_ids(1) == [2]
         lines = [str(event["reason"]) for event in logged if "peer" in event and "reason" in event]
         assert [reason in line for line in lines] == [True], lines
 
-    play_story(story)
+    play_scenario(scenario)
 
 
-def test_large_frame_in_many_parts(play_story: Play) -> None:
+def test_large_frame_in_many_parts(play_scenario: Play) -> None:
     """A request of several megabytes, with others before and after it, is received completely."""
 
-    async def story(scene: Scene) -> None:
+    async def scenario(scene: Scene) -> None:
         scene.start()
         scene.handlers.keep_contents = True
         client = await scene.connect()
         large = bytes(range(251)) * 30_000
         client.send(produce_frame(1, b"x"), produce_frame(2, large), produce_frame(3, b"y"), produce_frame(4, large))
-        assert await client.answered_ids(4) == [1, 2, 3, 4]
+        assert await client.next_ids(4) == [1, 2, 3, 4]
         assert scene.handlers.contents == [b"x", large, b"y", large]
         assert scene.server.resources.partial_frames.held_bytes == 0
 
-    play_story(story)
+    play_scenario(scenario)
 
 
-def test_scarce_memory_completes_one_frame_after_the_other(play_story: Play) -> None:
+def test_scarce_memory_completes_one_frame_after_the_other(play_scenario: Play) -> None:
     """If incomplete frames exceed the shared limit, they are completed one by one, and none is lost."""
 
-    async def story(scene: Scene) -> None:
+    async def scenario(scene: Scene) -> None:
         scene.start(dataclasses.replace(Bounds(), partial_bytes_max=500_000))
         scene.handlers.keep_contents = True
         clients = [await scene.connect() for _ in range(5)]
@@ -311,37 +311,37 @@ def test_scarce_memory_completes_one_frame_after_the_other(play_story: Play) -> 
         for client, content in zip(clients, contents, strict=True):
             client.send(produce_frame(1, content))
         for client in clients:
-            assert await client.answered_ids(1) == [1]
+            assert await client.next_ids(1) == [1]
         assert sorted(scene.handlers.contents) == contents
 
-    play_story(story)
+    play_scenario(scenario)
 
 
-def test_stalled_frame_is_evicted_while_others_wait_for_memory(play_story: Play) -> None:
-    async def story(scene: Scene) -> None:
+def test_stalled_frame_is_evicted_while_others_wait_for_memory(play_scenario: Play) -> None:
+    async def scenario(scene: Scene) -> None:
         scene.start(dataclasses.replace(Bounds(), partial_bytes_max=100_000, partial_stall_s=0.1))
         stalling, other = await scene.connect(), await scene.connect()
         stalling.send(produce_frame(1, bytes(2_000_000))[:300_000])
         await scene.until(lambda: scene.server.resources.partial_frames.held_bytes > 100_000)
         other.send(produce_frame(2, bytes(2_000_000)))
-        assert await other.answered_ids(1) == [2]
-        await stalling.closed()
+        assert await other.next_ids(1) == [2]
+        await stalling.wait_until_closed()
 
-    play_story(story)
+    play_scenario(scenario)
 
 
 @pytest.mark.parametrize("honest_bytes", [200_000, 2_000_000], ids=["a small request", "a large request"])
-def test_slow_clients_do_not_keep_the_memory(play_story: Play, honest_bytes: int) -> None:
+def test_slow_clients_do_not_keep_the_memory(play_scenario: Play, honest_bytes: int) -> None:
     """Six large requests that arrive byte by byte occupy all memory, but another client's request is answered."""
 
-    async def story(scene: Scene) -> None:
+    async def scenario(scene: Scene) -> None:
         scene.start(dataclasses.replace(Bounds(), partial_bytes_max=4_000_000, partial_stall_s=0.1))
         attackers = [await scene.connect() for _ in range(6)]
         for attacker in attackers:
             attacker.send(produce_frame(1, bytes(2_000_000))[:950_000])
         await scene.until(lambda: scene.server.resources.partial_frames.held_bytes > 3_000_000)
         honest = await scene.connect()
-        answered = Deferred.fromCoroutine(honest.answered_ids(1))
+        answered = Deferred.fromCoroutine(honest.next_ids(1))
         honest.send(produce_frame(2, bytes(honest_bytes)))
         for _ in range(200):
             if answered.called:
@@ -357,46 +357,46 @@ def test_slow_clients_do_not_keep_the_memory(play_story: Play, honest_bytes: int
             attacker.close()
         await scene.until(lambda: scene.server.resources.partial_frames.held_bytes == 0)
 
-    play_story(story)
+    play_scenario(scenario)
 
 
-def test_idle_connections_are_closed(play_story: Play) -> None:
+def test_idle_connections_are_closed(play_scenario: Play) -> None:
     """A connection in use stays open."""
 
-    async def story(scene: Scene) -> None:
+    async def scenario(scene: Scene) -> None:
         scene.start(dataclasses.replace(Bounds(), idle_s=0.2))
         idle, used = await scene.connect(), await scene.connect()
         while not idle.is_closed:
             used.send(produce_frame(1, b"x"))
-            assert await used.answered_ids(1) == [1]
+            assert await used.next_ids(1) == [1]
             await scene.pause(0.01)
         assert not used.is_closed
         assert scene.server.metrics.connections_idle_closed == 1
 
-    play_story(story)
+    play_scenario(scenario)
 
 
-def test_stop_answers_pending_requests(play_story: Play) -> None:
+def test_stop_answers_pending_requests(play_scenario: Play) -> None:
     """A stopping server rejects new requests, answers the pending ones, and then closes the connections."""
 
-    async def story(scene: Scene) -> None:
+    async def scenario(scene: Scene) -> None:
         scene.start()
         client, idle = await scene.connect(), await scene.connect()
         client.send(produce_frame(1, b"waits", acks=-1))
         await scene.until(lambda: bool(scene.handlers.parked))
         scene.runtime.reactor.callLater(0.05, scene.handlers.release)
         await scene.server.stop(timeout_s=1000.0)
-        assert await client.answered_ids(1) == [1]
-        await client.closed()
-        await idle.closed()
+        assert await client.next_ids(1) == [1]
+        await client.wait_until_closed()
+        await idle.wait_until_closed()
 
-    play_story(story)
+    play_scenario(scenario)
 
 
-def test_stop_sends_all_of_a_large_response(play_story: Play) -> None:
+def test_stop_sends_all_of_a_large_response(play_scenario: Play) -> None:
     """Unsent data of a slow client is sent before the server stops."""
 
-    async def story(scene: Scene) -> None:
+    async def scenario(scene: Scene) -> None:
         scene.start()
         scene.handlers.records = bytes(8_000_000)
         client = await scene.connect()
@@ -405,22 +405,22 @@ def test_stop_sends_all_of_a_large_response(play_story: Play) -> None:
         await scene.until(lambda: bool(scene.handlers.received))
         scene.runtime.reactor.callLater(0.05, client.transport.resumeProducing)
         await scene.server.stop(timeout_s=1000.0)
-        assert await client.fetched() == (1, scene.handlers.records)
-        await client.closed()
+        assert await client.next_fetch() == (1, scene.handlers.records)
+        await client.wait_until_closed()
 
-    play_story(story)
+    play_scenario(scenario)
 
 
-def test_stop_does_not_wait_forever(play_story: Play) -> None:
+def test_stop_does_not_wait_forever(play_scenario: Play) -> None:
     """After a timeout, a pending request is abandoned, and its handler is notified."""
 
-    async def story(scene: Scene) -> None:
+    async def scenario(scene: Scene) -> None:
         scene.start()
         client = await scene.connect()
         client.send(produce_frame(1, b"waits", acks=-1))
         await scene.until(lambda: bool(scene.handlers.parked))
         await scene.server.stop(timeout_s=0.05)
-        await client.closed()
+        await client.wait_until_closed()
         assert scene.handlers.abandoned == [1]
 
-    play_story(story)
+    play_scenario(scenario)
