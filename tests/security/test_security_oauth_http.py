@@ -106,7 +106,7 @@ def test_tls(log_in: Login, certificates: Path) -> None:
 @with_and_without_reactor
 def test_redirects_are_not_followed(log_in: Login) -> None:
     with token_server() as server:
-        assert "/moved rejected a token with status 302" in error_of(log_in, config(f"{server.url}/moved"))
+        assert "/moved rejected the token request with status 302" in error_of(log_in, config(f"{server.url}/moved"))
         assert server.tokens == []
 
 

@@ -168,7 +168,7 @@ def test_retries() -> None:
     io.failures = [HttpResponse(401, body)]
     with pytest.raises(CredentialsUnavailable) as caught:
         first_message(TokenLogin(options(), io))
-    assert str(caught.value) == f"{URL} rejected a token with status 401 (invalid_client)"
+    assert str(caught.value) == f"{URL} rejected the token request with status 401 (invalid_client)"
     assert (caught.value.retriable, io.pauses) == (False, [])
 
 
@@ -194,12 +194,12 @@ def test_token_file() -> None:
     io.file = io.token().encode()
     assert first_message(login) != first
     io.now_s += 4000
-    with pytest.raises(CredentialsUnavailable, match="the token of file:///etc/token has expired"):
+    with pytest.raises(CredentialsUnavailable, match="the token from file:///etc/token has expired"):
         first_message(login)
     io.file = b"\xff"
     with pytest.raises(CredentialsUnavailable, match="does not contain a token"):
         first_message(login)
-    assert login.user == "of the token"
+    assert login.user == "the token's user"
 
 
 def test_unsecured_token() -> None:
