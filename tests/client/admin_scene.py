@@ -1,4 +1,4 @@
-"""A cluster for the admin client, and applications that use the cluster."""
+"""A simulated cluster for tests of the admin client, and requests of the applications that use it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 
 class AdminScene:
-    """Three brokers; an admin client, and an application that sends requests itself, on a host of their own."""
+    """Three simulated brokers, and a separate host with an admin client that can also send raw requests."""
 
     def __init__(self) -> None:
         self.brokers = SimulatedCluster(
@@ -39,23 +39,23 @@ class AdminScene:
         self.run(self.cluster.close())
         self.brokers.stop()
 
-    async def until(self, look: Callable[[], Awaitable[T]], is_so: Callable[[T], bool]) -> None:
-        """Run until a condition holds."""
+    async def until(self, query: Callable[[], Awaitable[T]], is_expected: Callable[[T], bool]) -> None:
+        """Repeat a query until its result is the expected one."""
 
         async def attempt() -> None:
-            seen = await look()
-            if not is_so(seen):
-                raise BrokerRefused(ErrorCode.REQUEST_TIMED_OUT, f"{seen}")
+            result = await query()
+            if not is_expected(result):
+                raise BrokerRefused(ErrorCode.REQUEST_TIMED_OUT, f"{result}")
 
         await self.cluster.retrying(attempt)
 
-    # --- what applications do ---
+    # --- requests of applications ---
 
     async def produce(self, partition: TopicPartition, values: Sequence[bytes], **batch: Any) -> None:
         """Write records with timestamps from 1000 ms, one millisecond apart."""
         builder = BatchBuilder(**batch)
-        for at, value in enumerate(values):
-            builder.append(1000 + at, None, value)
+        for index, value in enumerate(values):
+            builder.append(1000 + index, None, value)
         body = {
             "transactional_id": "t" if batch.get("transactional") else None,
             "acks": -1,
@@ -69,18 +69,20 @@ class AdminScene:
         }
 
         async def attempt() -> None:
-            # A broker may not know yet that it leads a new partition, although other brokers report it.
+            # The leader of a new partition may refuse requests at first, although other brokers already name it.
             connection = await self.cluster.connection(await self.cluster.leader(partition))
-            answer = await self.cluster.request(connection, messages.PRODUCE, body, at_most=11)
-            check(answer["responses"][0]["partition_responses"][0], "records")
+            response = await self.cluster.request(connection, messages.PRODUCE, body, at_most=11)
+            check(response["responses"][0]["partition_responses"][0], "records")
 
         await self.cluster.retrying(attempt)
 
     async def begin_transaction(self, transactional_id: str, partition: TopicPartition | None) -> tuple[int, int]:
-        """Begin a transaction with the partition, and return the producer id and epoch."""
+        """Begin a transaction, add the partition to it, and return the producer ID and epoch."""
         body: dict[str, Any] = {"transactional_id": transactional_id, "transaction_timeout_ms": 600_000}
-        answer = await self.ask(CoordinatorKind.TRANSACTION, transactional_id, messages.INIT_PRODUCER_ID, body)
-        producer_id, epoch = answer["producer_id"], answer["producer_epoch"]
+        response = await self.request_coordinator(
+            CoordinatorKind.TRANSACTION, transactional_id, messages.INIT_PRODUCER_ID, body
+        )
+        producer_id, epoch = response["producer_id"], response["producer_epoch"]
         if partition is not None:
             body = {
                 "v3_and_below_transactional_id": transactional_id,
@@ -89,11 +91,11 @@ class AdminScene:
                 "v3_and_below_topics": [{"name": partition.topic, "partitions": [partition.partition]}],
             }
             api = messages.ADD_PARTITIONS_TO_TXN
-            await self.ask(CoordinatorKind.TRANSACTION, transactional_id, api, body, at_most=3)
+            await self.request_coordinator(CoordinatorKind.TRANSACTION, transactional_id, api, body, at_most=3)
         return producer_id, epoch
 
     async def join_classic(self, group_id: str, instance_id: str, topic: str) -> str:
-        """Join a group as a static member that owns partition 0, and return the member id."""
+        """Join a group as a static member that owns partition 0, and return the member ID."""
         subscription = build_versioned(SUBSCRIPTION, 1, {"topics": [topic]})
         body = {
             "group_id": group_id,
@@ -104,7 +106,7 @@ class AdminScene:
             "protocol_type": "consumer",
             "protocols": [{"name": "range", "metadata": subscription}],
         }
-        joined = await self.ask(CoordinatorKind.GROUP, group_id, messages.JOIN_GROUP, body)
+        joined = await self.request_coordinator(CoordinatorKind.GROUP, group_id, messages.JOIN_GROUP, body)
         assignment = build_versioned(ASSIGNMENT, 1, {"assigned_partitions": [{"topic": topic, "partitions": [0]}]})
         member = {
             "group_id": group_id,
@@ -114,7 +116,7 @@ class AdminScene:
         }
         shares = [{"member_id": joined["member_id"], "assignment": assignment}]
         sync = member | {"protocol_type": "consumer", "protocol_name": "range", "assignments": shares}
-        await self.ask(CoordinatorKind.GROUP, group_id, messages.SYNC_GROUP, sync)
+        await self.request_coordinator(CoordinatorKind.GROUP, group_id, messages.SYNC_GROUP, sync)
         return str(joined["member_id"])
 
     async def heartbeat_consumer(self, group_id: str, member_id: str, topic: str, epoch: int) -> None:
@@ -127,20 +129,22 @@ class AdminScene:
             "subscribed_topic_names": [topic],
             "topic_partitions": [],
         }
-        await self.ask(CoordinatorKind.GROUP, group_id, messages.CONSUMER_GROUP_HEARTBEAT, body)
+        await self.request_coordinator(CoordinatorKind.GROUP, group_id, messages.CONSUMER_GROUP_HEARTBEAT, body)
 
-    async def ask(self, kind: CoordinatorKind, key: str, api: Api, body: dict[str, Any], **options: Any) -> Any:
-        """Return a coordinator's response, which must not be an error."""
+    async def request_coordinator(
+        self, kind: CoordinatorKind, key: str, api: Api, body: dict[str, Any], **options: Any
+    ) -> Any:
+        """Send a request to a coordinator and return its response; raise an error if it contains an error code."""
 
         async def attempt(connection: Any) -> dict[str, Any]:
-            answer = await self.cluster.request(connection, api, body, **options)
-            if "error_code" in answer:
-                check(answer, api.name)
-            return answer
+            response = await self.cluster.request(connection, api, body, **options)
+            if "error_code" in response:
+                check(response, api.name)
+            return response
 
         return await self.cluster.at_coordinator(kind, key, attempt)
 
 
-def codes(failed: Any) -> dict[Any, ErrorCode]:
-    """Return the error codes of failed items."""
+def error_codes(failed: Any) -> dict[Any, ErrorCode]:
+    """Return the error code of each failed item."""
     return {item: error.code for item, error in failed.items()}

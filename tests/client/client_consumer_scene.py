@@ -22,34 +22,34 @@ from kreplica.wire.records import Record
 
 
 class Scene:
-    """A cluster, its topics, and its producers and consumers."""
+    """A simulated cluster with topics, and clients that write and read them."""
 
     def __init__(self, seed: int, brokers: int = 1, **options: Any) -> None:
-        self.simulated = SimulatedCluster(seed, brokers=brokers, **options)
-        self.simulated.start()
+        self.brokers = SimulatedCluster(seed, brokers=brokers, **options)
+        self.brokers.start()
         self._clusters: list[Cluster] = []
         self._consumers: list[Consumer] = []
 
     def close(self) -> None:
-        """Close everything; no timer is left."""
+        """Close all consumers and clients, and stop the brokers."""
         for each in (*self._consumers, *self._clusters):
             self.run_until(each.close())
-        self.simulated.stop()
+        self.brokers.stop()
 
     def run(self, seconds: float) -> None:
-        self.simulated.run(seconds)
+        self.brokers.run(seconds)
 
     def run_until(self, goal: Any, timeout_s: float = 60.0) -> Any:
-        return self.simulated.run_until(goal, timeout_s)
+        return self.brokers.run_until(goal, timeout_s)
 
     # --- topics ---
 
     def create(self, topic: str, partitions: int = 1, replicas: int = 1, **options: Any) -> None:
         """Create a topic, and wait until all its replicas are in sync."""
-        client = self.simulated.client()
+        client = self.brokers.client()
         self.run_until(client.create_topic(topic, partitions, replication_factor=replicas, **options))
         self.run_until(client.close())
-        self.simulated.wait_in_sync(topic, range(partitions))
+        self.brokers.wait_in_sync(topic, range(partitions))
 
     def write(
         self,
@@ -63,14 +63,14 @@ class Scene:
     ) -> None:
         """Write values in batches of a given size."""
         records = [Record(NEXT_OFFSET, timestamp_ms, b"k", value.encode(), (("h", b"v"),)) for value in values]
-        client = self.simulated.leader_client(topic, partition, name="writer")
+        client = self.brokers.leader_client(topic, partition, name="writer")
         for start in range(0, len(records), batch):
             part = build_batch(records[start : start + batch], **options)
             self.run_until(self._produce(client, topic, partition, part))
         self.run_until(client.close())
 
     async def _produce(self, client: LeaderClient, topic: str, partition: int, batch: bytes) -> None:
-        """Retry if the leader has just changed."""
+        """Write a batch; retry if the leader has just changed."""
         while True:
             try:
                 await client.produce(topic, partition, batch)
@@ -83,15 +83,15 @@ class Scene:
     # --- consumers ---
 
     def cluster(self, host: str = "application", **options: Any) -> Cluster:
-        """The cluster, seen from a host."""
-        runtime = runtime_of(self.simulated.host(host).runtime)
-        made = Cluster(
-            self.simulated.bootstrap_servers,
+        """Return a cluster client on a host."""
+        runtime = runtime_of(self.brokers.host(host).runtime)
+        cluster = Cluster(
+            self.brokers.bootstrap_servers,
             options=ClientOptions(client_id=host, **options),
             runtime=runtime,
         )
-        self._clusters.append(made)
-        return made
+        self._clusters.append(cluster)
+        return cluster
 
     def consumer(
         self,
@@ -101,27 +101,26 @@ class Scene:
         cluster: Cluster | None = None,
         **options: Any,
     ) -> Consumer:
-        """A consumer on a host."""
-        made = Consumer(cluster or self.cluster(host), ConsumerOptions(**options), topics=topics)
-        self._consumers.append(made)
-        return made
+        """Return a consumer on a host."""
+        consumer = Consumer(cluster or self.cluster(host), ConsumerOptions(**options), topics=topics)
+        self._consumers.append(consumer)
+        return consumer
 
     def read(self, consumer: Consumer, count: int, timeout_s: float = 60.0) -> list[ConsumedRecord]:
-        """Return the next records by iteration."""
+        """Iterate over the consumer and return its next records."""
         return self.run_until(take(consumer, count), timeout_s)
 
     def poll(self, consumer: Consumer, **options: Any) -> list[ConsumedBatch]:
-        """Return the result of ``poll``."""
         return self.run_until(consumer.poll(**options))
 
 
-def keys(topic: str, count: int) -> list[TopicPartition]:
-    """Return the partitions of a topic."""
+def partition_keys(topic: str, count: int) -> list[TopicPartition]:
+    """Return the first partitions of a topic."""
     return [TopicPartition(topic, number) for number in range(count)]
 
 
 async def take(consumer: Consumer, count: int) -> list[ConsumedRecord]:
-    """Return the next records."""
+    """Return the consumer's next records."""
     found: list[ConsumedRecord] = []
     async for record in consumer:
         found.append(record)
@@ -131,5 +130,4 @@ async def take(consumer: Consumer, count: int) -> list[ConsumedRecord]:
 
 
 def values(records: Iterable[ConsumedRecord]) -> list[str]:
-    """Return the values of records."""
     return [(record.value or b"").decode() for record in records]

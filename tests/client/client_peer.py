@@ -1,4 +1,4 @@
-"""A broker's end of a connection, driven step by step by tests."""
+"""A broker's end of a connection that tests drive step by step."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ class Peer:
         self.transport = StringTransport()
 
     def accept(self) -> Connection:
-        """Let the last attempt connect."""
+        """Accept the connection attempt."""
         self.protocol = self.factory.buildProtocol(None)
         self.protocol.makeConnection(self.transport)
         return result_of(self.connecting)
 
     def requests(self) -> list[tuple[int, int, int, dict[str, Any]]]:
-        """Return (API key, version, correlation id, body) of the requests since the last call."""
+        """Return (API key, version, correlation ID, body) of each request received since the last call."""
         data, seen = self.transport.value(), []
         self.transport.clear()
         while data:
@@ -47,16 +47,16 @@ class Peer:
             seen.append((header.api_key, header.api_version, header.correlation_id, body))
         return seen
 
-    def answer(self, api: Any, version: int, correlation_id: int, body: dict[str, Any]) -> None:
+    def respond(self, api: Any, version: int, correlation_id: int, body: dict[str, Any]) -> None:
         """Send a response."""
-        self.protocol.dataReceived(answer_bytes(api, version, correlation_id, body))
+        self.protocol.dataReceived(response_frame(api, version, correlation_id, body))
 
     def lose(self, reason: Exception | None = None) -> None:
         """Close the connection."""
         self.protocol.connectionLost(Failure(reason or TransportLost()))
 
 
-def answer_bytes(api: Any, version: int, correlation_id: int, body: dict[str, Any]) -> bytes:
+def response_frame(api: Any, version: int, correlation_id: int, body: dict[str, Any]) -> bytes:
     """Return a framed response."""
     header = build_response_header(api.response_header_version(version), correlation_id)
     return frame(header + api.response.build(version, body))
@@ -73,10 +73,10 @@ def result_of(deferred: Deferred[Any]) -> Any:
 
 
 def heartbeat(connection: Connection, version: int = 4, **options: Any) -> Deferred[dict[str, Any]]:
-    """Send a small request."""
+    """Send a heartbeat, which stands for any small request."""
     return connection.request(HEARTBEAT, version, HEARTBEAT_BODY, **options)
 
 
-def heartbeat_answer(correlation_id: int, error_code: int = 0, version: int = 4) -> bytes:
-    """Return its response."""
-    return answer_bytes(HEARTBEAT, version, correlation_id, {"throttle_time_ms": 0, "error_code": error_code})
+def heartbeat_response(correlation_id: int, error_code: int = 0, version: int = 4) -> bytes:
+    """Return a framed response to a heartbeat."""
+    return response_frame(HEARTBEAT, version, correlation_id, {"throttle_time_ms": 0, "error_code": error_code})

@@ -1,4 +1,4 @@
-"""Fixtures of the client tests."""
+"""Fixtures for the client tests."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from kreplica.client.connection import Connection
 
 @pytest.fixture
 def peer() -> Peer:
-    """A broker without a connection."""
+    """A broker that has not accepted a connection yet."""
     return Peer()
 
 
 @pytest.fixture
 def connection(peer: Peer) -> Connection:
-    """A connection to the peer."""
+    """A connection that the peer has accepted."""
     return peer.accept()
 
 
 @pytest.fixture(scope="module")
 def scene() -> Iterator[AdminScene]:
     """A cluster to administer."""
-    made = AdminScene()
-    yield made
-    made.close()
+    admin_scene = AdminScene()
+    yield admin_scene
+    admin_scene.close()

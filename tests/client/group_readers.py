@@ -1,4 +1,4 @@
-"""Members of a group on a simulated cluster, and the partitions that each owns according to its listener."""
+"""Members of a group on a simulated cluster, which track the partitions that they own by their listeners."""
 
 from __future__ import annotations
 
@@ -37,27 +37,27 @@ FAST = {"session_timeout_s": 9.0, "heartbeat_interval_s": 1.0, "rebalance_timeou
 
 
 class Owners:
-    """Owners of partitions, according to all readers of one group.
+    """Owner of each partition, according to the listeners of all readers of one group.
 
-    :ivar contradictions: partitions that had two owners.
+    :ivar contradictions: descriptions of partitions that had two owners.
     """
 
     def __init__(self) -> None:
         self.contradictions: list[str] = []
         self._owners: dict[TopicPartition, str] = {}
 
-    def take(self, name: str, partitions: Partitions) -> None:
+    def assign(self, name: str, partitions: Partitions) -> None:
         for partition in sorted(partitions):
             other = self._owners.setdefault(partition, name)
             if other != name:
-                self.contradictions.append(f"{name} was given {partition}, which {other} owns")
+                self.contradictions.append(f"{name} was assigned {partition}, which {other} owns")
 
-    def take_again(self, name: str, partitions: Partitions) -> None:
-        """A suspended process continues: it still owns the partitions that no other reader has taken."""
+    def reclaim(self, name: str, partitions: Partitions) -> None:
+        """Reassign to a resumed process the partitions that no other reader has got in the meantime."""
         for partition in sorted(partitions):
             self._owners.setdefault(partition, name)
 
-    def give(self, name: str, partitions: Partitions) -> None:
+    def release(self, name: str, partitions: Partitions) -> None:
         for partition in sorted(partitions):
             if self._owners.get(partition) == name:
                 del self._owners[partition]
@@ -66,9 +66,10 @@ class Owners:
 class Reader:
     """A process with one membership, which is also its listener.
 
-    :ivar has: partitions according to the listener's calls.
+    :ivar owned: partitions according to the listener's calls.
     :ivar calls: all calls of the listener: (method, partitions).
-    :ivar before_giving: awaited in ``on_revoked`` if it is set; ``before_taking`` in ``on_assigned``.
+    :ivar revocation_hook: awaited in ``on_revoked``, if set.
+    :ivar assignment_hook: awaited in ``on_assigned``, if set.
     """
 
     def __init__(
@@ -83,21 +84,19 @@ class Reader:
         self.brokers, self.name = brokers, name
         self.host = brokers.host(name)
         self.owners = owners or Owners()
-        self.has: Partitions = frozenset()
+        self.owned: Partitions = frozenset()
         self.calls: list[tuple[str, list[int]]] = []
-        self.ended: Exception | None = None
-        self.before_giving: Callable[[Partitions], Deferred[None]] | None = None
-        self.before_taking: Callable[[Partitions], Deferred[None]] | None = None
+        self.final_error: Exception | None = None
+        self.revocation_hook: Callable[[Partitions], Deferred[None]] | None = None
+        self.assignment_hook: Callable[[Partitions], Deferred[None]] | None = None
         runtime = runtime_of(self.host.runtime)
-        self.cluster = Cluster(
-            brokers.bootstrap_servers, options=ClientOptions(client_id=name), runtime=runtime
-        )
+        self.cluster = Cluster(brokers.bootstrap_servers, options=ClientOptions(client_id=name), runtime=runtime)
         settings = GroupOptions(**{"group_id": "g", **FAST, **options})  # type: ignore[arg-type]
         self.membership: Membership = new_membership(self.cluster, settings, topics, self)
 
     @property
-    def numbers(self) -> list[int]:
-        return sorted(each.partition for each in self.has)
+    def partition_numbers(self) -> list[int]:
+        return sorted(each.partition for each in self.owned)
 
     def start(self) -> Deferred[None]:
         return Deferred.fromCoroutine(self.membership.start())
@@ -107,8 +106,8 @@ class Reader:
 
     def die(self) -> None:
         """Kill the process."""
-        self.owners.give(self.name, self.has)
-        self.has = frozenset()
+        self.owners.release(self.name, self.owned)
+        self.owned = frozenset()
         self.host.kill()
 
     async def _stop(self) -> None:
@@ -118,51 +117,51 @@ class Reader:
     # --- as a listener ---
 
     async def on_revoked(self, partitions: Partitions) -> None:
-        self._note("revoked", partitions)
-        if self.before_giving is not None:
-            await self.before_giving(partitions)
-        self._lost(partitions)
+        self._record_call("revoked", partitions)
+        if self.revocation_hook is not None:
+            await self.revocation_hook(partitions)
+        self._remove(partitions)
 
     async def on_assigned(self, partitions: Partitions) -> None:
-        self._note("assigned", partitions)
-        assert not self.has & partitions
-        self.has |= partitions
-        self.owners.take(self.name, partitions)
-        if self.before_taking is not None:
-            await self.before_taking(partitions)
+        self._record_call("assigned", partitions)
+        assert not self.owned & partitions
+        self.owned |= partitions
+        self.owners.assign(self.name, partitions)
+        if self.assignment_hook is not None:
+            await self.assignment_hook(partitions)
 
     def on_lost(self, partitions: Partitions) -> None:
-        self._note("lost", partitions)
-        self._lost(partitions)
+        self._record_call("lost", partitions)
+        self._remove(partitions)
 
     def on_ended(self, error: Exception) -> None:
-        self.ended = error
+        self.final_error = error
 
-    def _lost(self, partitions: Partitions) -> None:
-        assert partitions <= self.has
-        self.has -= partitions
-        self.owners.give(self.name, partitions)
+    def _remove(self, partitions: Partitions) -> None:
+        assert partitions <= self.owned
+        self.owned -= partitions
+        self.owners.release(self.name, partitions)
 
-    def _note(self, what: str, partitions: Partitions) -> None:
-        self.calls.append((what, sorted(each.partition for each in partitions)))
+    def _record_call(self, method: str, partitions: Partitions) -> None:
+        self.calls.append((method, sorted(each.partition for each in partitions)))
 
 
-def waiting(reader: Reader, seconds: float) -> Callable[[Partitions], Deferred[None]]:
-    """Return a listener that awaits a delay before it releases partitions."""
+def delay(reader: Reader, seconds: float) -> Callable[[Partitions], Deferred[None]]:
+    """Return a hook that delays the reader's listener."""
     return lambda _: pause(reader.host.runtime.reactor, seconds)
 
 
 def new_brokers(seed: int = 11, overrides: Iterable[str] = OVERRIDES) -> SimulatedCluster:
-    """Three brokers that have the topic t with six partitions."""
-    simulated = SimulatedCluster(seed=seed, brokers=3, overrides=list(overrides))
-    simulated.start()
-    simulated.run_until(simulated.client().create_topic("t", len(ALL), replication_factor=3))
-    simulated.wait_in_sync("t", ALL)
-    return simulated
+    """Return a started cluster of three brokers, with the topic t of six partitions."""
+    brokers = SimulatedCluster(seed=seed, brokers=3, overrides=list(overrides))
+    brokers.start()
+    brokers.run_until(brokers.client().create_topic("t", len(ALL), replication_factor=3))
+    brokers.wait_in_sync("t", ALL)
+    return brokers
 
 
-def begin(brokers: SimulatedCluster, *names: str, **options: object) -> list[Reader]:
-    """Return readers of one group after their first rebalance."""
+def start_readers(brokers: SimulatedCluster, *names: str, **options: object) -> list[Reader]:
+    """Start readers of one group, and return them when the partitions are assigned."""
     owners = Owners()
     readers = [Reader(brokers, name, owners=owners, **options) for name in names]
     for reader in readers:
@@ -172,20 +171,20 @@ def begin(brokers: SimulatedCluster, *names: str, **options: object) -> list[Rea
 
 
 def settle(brokers: SimulatedCluster, *readers: Reader, timeout_s: float = 60.0) -> None:
-    """Run until all partitions are read in equal shares; no partition had two owners meanwhile."""
+    """Run until the readers own equal shares of all partitions, and check that no partition had two owners."""
 
-    def settled() -> bool:
-        counts = [len(reader.has) for reader in readers]
+    def is_balanced() -> bool:
+        counts = [len(reader.owned) for reader in readers]
         return sum(counts) == len(ALL) and max(counts) - min(counts) <= 1
 
     try:
-        brokers.run_until(settled, timeout_s)
+        brokers.run_until(is_balanced, timeout_s)
     except TimeoutError:
         raise AssertionError({reader.name: reader.calls for reader in readers}) from None
     assert readers[0].owners.contradictions == []
 
 
 def coordinator_of(brokers: SimulatedCluster, group: str = "g") -> int:
-    """Return the broker that coordinates a group whose ID is one character."""
+    """Return the ID of the broker that coordinates a group whose ID is a single character."""
     offsets = [each for each in range(50) if brokers.leader_of("__consumer_offsets", each) != -1]
     return brokers.leader_of("__consumer_offsets", ord(group) % len(offsets))

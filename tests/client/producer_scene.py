@@ -1,4 +1,4 @@
-"""A simulated cluster with a topic, and producers on their own host."""
+"""A simulated cluster with a topic, and producers on a separate host."""
 
 from __future__ import annotations
 
@@ -19,7 +19,10 @@ from kreplica.wire.records import Record
 
 
 class Scene:
-    """:param brokers: number of brokers; the topic t has four partitions on up to three of them."""
+    """A simulated cluster, and producers that write to its topic t with four partitions.
+
+    :param brokers: number of brokers; each partition has replicas on up to three of them.
+    """
 
     def __init__(self, seed: int = 7, brokers: int = 1, overrides: tuple[str, ...] = ()) -> None:
         self.brokers = SimulatedCluster(seed=seed, brokers=brokers, overrides=overrides)
@@ -32,8 +35,8 @@ class Scene:
 
     def new_cluster(self, **options: Any) -> Cluster:
         runtime = runtime_of(self.host.runtime)
-        known = ClientOptions(client_id="app", **options)
-        return Cluster(self.brokers.bootstrap_servers, options=known, runtime=runtime)
+        client_options = ClientOptions(client_id="app", **options)
+        return Cluster(self.brokers.bootstrap_servers, options=client_options, runtime=runtime)
 
     def create(self, topic: str, partitions: int = 1, replicas: int = 1) -> None:
         self.run(self.brokers.client().create_topic(topic, partitions, replication_factor=replicas))
@@ -48,13 +51,13 @@ class Scene:
         return self.brokers.run_until(goal, timeout_s)
 
     def error(self, goal: Any, timeout_s: float = 120.0) -> Any:
-        """Return the error of an operation."""
-        failed: list[Failure] = []
-        work = goal if isinstance(goal, Deferred) else Deferred.fromCoroutine(goal)
-        work.addErrback(failed.append)
-        self.run(work, timeout_s)
-        assert failed, "the operation succeeded"
-        return failed[0].value
+        """Run an operation that must fail, and return its error."""
+        failures: list[Failure] = []
+        operation = goal if isinstance(goal, Deferred) else Deferred.fromCoroutine(goal)
+        operation.addErrback(failures.append)
+        self.run(operation, timeout_s)
+        assert failures, "the operation succeeded"
+        return failures[0].value
 
     def records(self, partition: int, topic: str = "t") -> list[Record]:
         self._reads += 1
@@ -66,13 +69,13 @@ class Scene:
     def values(self, partition: int, topic: str = "t") -> list[bytes | None]:
         return [record.value for record in self.records(partition, topic)]
 
-    def batches(self, partition: int, topic: str = "t") -> list[int]:
+    def records_per_batch(self, partition: int, topic: str = "t") -> list[int]:
         """Return the number of records in each batch of the log."""
         data = memoryview(self._fetch(topic, partition, 0)["records"])
         return [header.record_count for _, header in iter_headers(data)]
 
-    def committed(self, partition: int, topic: str = "t") -> list[bytes | None]:
-        """Return the records that a read_committed consumer sees."""
+    def committed_values(self, partition: int, topic: str = "t") -> list[bytes | None]:
+        """Return the values that a read_committed consumer sees."""
         row = self._fetch(topic, partition, int(Isolation.READ_COMMITTED))
         data = memoryview(row["records"] or b"")
         fetched = FetchedRecords(TopicPartition(topic, partition), data, 0, 0, aborted_transactions_of(row))
@@ -86,7 +89,7 @@ class Scene:
         return row
 
     def close(self) -> None:
-        """Close everything; no timer of the producers is left."""
+        """Close everything, and check that no timer of the producers is left."""
         for producer in self._producers:
             self.run(producer.close(flush=False))
         self.run(self.cluster.close())

@@ -19,20 +19,20 @@ from kreplica.errors import ErrorCode
 
 
 def test_topics(scene: AdminScene) -> None:
-    """Topics are created, described by name and id, expanded and deleted, with one outcome per topic."""
+    """Topics are created, described by name and ID, expanded and deleted; each topic has its own outcome."""
 
     admin = scene.admin
 
-    async def life() -> None:
-        wanted = [
+    async def scenario() -> None:
+        new_topics = [
             NewTopic("counted", 3, 2, {"cleanup.policy": "compact"}),
             NewTopic("assigned", assignment={0: [3, 1], 1: [1, 2]}),
             NewTopic("bad name", 1, 1),
             NewTopic("too-many", 1, 9),
         ]
-        planned = await admin.create_topics(wanted, validate_only=True)
-        created = await admin.create_topics(wanted)
-        assert list(planned) == list(created) == [topic.name for topic in wanted]
+        planned = await admin.create_topics(new_topics, validate_only=True)
+        created = await admin.create_topics(new_topics)
+        assert list(planned) == list(created) == [topic.name for topic in new_topics]
         for outcomes in (planned, created):
             assert {name: error.code for name, error in outcomes.failed.items()} == {
                 "bad name": ErrorCode.INVALID_TOPIC_EXCEPTION,
@@ -57,10 +57,10 @@ def test_topics(scene: AdminScene) -> None:
         }
         assert [topic.name for topic in await admin.list_topics()] == ["assigned", "counted"]
 
-        widened = await admin.create_partitions(
+        expanded = await admin.create_partitions(
             {"counted": 4, "assigned": 3, "nope": 3}, assignments={"assigned": [[2, 3]]}
         )
-        assert set(widened.failed) == {"nope"}
+        assert set(expanded.failed) == {"nope"}
         assert (await admin.describe_topic("assigned")).partitions[2].replicas == (2, 3)
         assert len((await admin.describe_topic("counted")).partitions) == 4
         fewer = await admin.create_partitions({"counted": 2}, validate_only=True)
@@ -72,16 +72,16 @@ def test_topics(scene: AdminScene) -> None:
         }
         assert await admin.list_topics() == []
 
-    scene.run(life())
+    scene.run(scenario())
 
 
 def test_settings(scene: AdminScene) -> None:
-    """Configurations are set, extended, reduced and reset, with their sources."""
+    """Configuration values are set, appended to, subtracted from and reset, and are reported with their sources."""
     topic, broker, nope = ConfigResource.topic("settings"), ConfigResource.broker(2), ConfigResource.topic("nope")
 
     admin = scene.admin
 
-    async def life() -> None:
+    async def scenario() -> None:
         await admin.create_topic("settings", 1, 1)
         checked = await admin.alter_configs({topic: [ConfigChange.set("retention.ms", "-7")]}, validate_only=True)
         assert checked.failed[topic].code is ErrorCode.INVALID_CONFIG
@@ -109,8 +109,8 @@ def test_settings(scene: AdminScene) -> None:
 
         await admin.alter_config(topic, [ConfigChange.subtract("cleanup.policy", "delete")])
         await admin.alter_config(topic, [ConfigChange.delete("retention.ms")])
-        few = await admin.describe_configs([topic], names=["cleanup.policy", "retention.ms"])
-        assert {name: entry.value for name, entry in few[topic].items()} == {
+        selected = await admin.describe_configs([topic], names=["cleanup.policy", "retention.ms"])
+        assert {name: entry.value for name, entry in selected[topic].items()} == {
             "cleanup.policy": "compact",
             "retention.ms": "604800000",
         }
@@ -119,4 +119,4 @@ def test_settings(scene: AdminScene) -> None:
         assert (after["retention.ms"].value, after["cleanup.policy"].value) == ("9", "delete")
         await admin.delete_topic("settings")
 
-    scene.run(life())
+    scene.run(scenario())

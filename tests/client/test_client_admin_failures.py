@@ -6,7 +6,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
 import pytest
-from admin_scene import AdminScene, codes
+from admin_scene import AdminScene, error_codes
 from twisted.internet.defer import CancelledError, Deferred
 
 from kreplica.client import Admin, Cluster, TopicPartition
@@ -20,40 +20,42 @@ from kreplica.errors import ErrorCode
 T = TypeVar("T")
 
 
-def answer_lost(scene: AdminScene, work: Coroutine[Any, Any, T], is_done: Callable[[], bool]) -> T:
-    """Run work whose first response is lost after the cluster executed the request."""
+def run_with_lost_response(scene: AdminScene, operation: Coroutine[Any, Any, T], is_done: Callable[[], bool]) -> T:
+    """Run an operation whose first response is lost after the cluster has executed the request."""
     controller = f"broker-{scene.brokers.controller()}"
     scene.run(scene.cluster.refresh())
-    asked = Deferred.fromCoroutine(work)
+    pending = Deferred.fromCoroutine(operation)
     while not is_done():
-        assert not asked.called
+        assert not pending.called
         scene.brokers.run(0.0005)
-    assert not asked.called
+    assert not pending.called
     scene.brokers.simulation.network.drop_connections("application", controller)
-    return scene.run(asked, 60)
+    return scene.run(pending, 60)
 
 
 def test_executed_operation_with_a_lost_response(scene: AdminScene) -> None:
-    """An operation whose response was lost is reported as successful; an item that existed before remains an error."""
+    """After a lost response, the retry reports success; creating a topic that existed before still fails."""
     admin = scene.admin
 
     def partitions() -> int:
         return sum(scene.brokers.leader_of("lost", each) >= 0 for each in range(4))
 
-    created = answer_lost(scene, admin.create_topics([NewTopic("lost", 2, 3)], timeout_s=30), lambda: partitions() == 2)
+    created = run_with_lost_response(
+        scene, admin.create_topics([NewTopic("lost", 2, 3)], timeout_s=30), lambda: partitions() == 2
+    )
     assert created["lost"].name == "lost"
-    twice = scene.run(admin.create_topics([NewTopic("lost", 2, 3), NewTopic("new", 1, 1)]), 60)
-    assert codes(twice.failed) == {"lost": ErrorCode.TOPIC_ALREADY_EXISTS}
-    widened = answer_lost(scene, admin.create_partitions({"lost": 4}), lambda: partitions() == 4)
-    widened.raise_first()
-    deleted = answer_lost(scene, admin.delete_topics(["lost", "new"]), lambda: partitions() == 0)
+    repeated = scene.run(admin.create_topics([NewTopic("lost", 2, 3), NewTopic("new", 1, 1)]), 60)
+    assert error_codes(repeated.failed) == {"lost": ErrorCode.TOPIC_ALREADY_EXISTS}
+    expanded = run_with_lost_response(scene, admin.create_partitions({"lost": 4}), lambda: partitions() == 4)
+    expanded.raise_first()
+    deleted = run_with_lost_response(scene, admin.delete_topics(["lost", "new"]), lambda: partitions() == 0)
     deleted.raise_first()
     gone = scene.run(admin.delete_topics(["lost"]), 60)
-    assert codes(gone.failed) == {"lost": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+    assert error_codes(gone.failed) == {"lost": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
 
 
 def test_controller_dies(scene: AdminScene) -> None:
-    """Requests go to the new controller; groups are requested from live brokers only."""
+    """After the controller dies, requests go to its successor, and groups are listed from live brokers only."""
     controller = scene.brokers.controller()
     assert controller is not None
     scene.run(scene.admin.describe_cluster())
@@ -65,27 +67,27 @@ def test_controller_dies(scene: AdminScene) -> None:
     scene.run(scene.brokers.brokers[controller].start())
 
 
-def test_new_topic_is_retried(scene: AdminScene) -> None:
-    """Offsets of a topic created during the request are returned; a topic that is never created is unknown."""
+def test_lookup_of_a_missing_topic_is_retried(scene: AdminScene) -> None:
+    """Offsets are returned if the topic is created before the timeout; otherwise it is reported as unknown."""
     later, never = TopicPartition("later", 0), TopicPartition("never", 0)
-    asked = Deferred.fromCoroutine(scene.admin.list_offsets({later: LATEST, never: LATEST}))
+    pending = Deferred.fromCoroutine(scene.admin.list_offsets({later: LATEST, never: LATEST}))
     scene.brokers.run(2.0)
-    assert not asked.called
+    assert not pending.called
     scene.run(scene.admin.create_topic("later", 1, 1))
-    found = scene.run(asked, 60)
+    found = scene.run(pending, 60)
     assert found[later].offset == 0
-    assert codes(found.failed) == {never: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+    assert error_codes(found.failed) == {never: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
 
 
 def test_no_broker_responds(scene: AdminScene) -> None:
-    """Each item fails with the last error after the timeout; closing and cancelling end the request."""
+    """Each item fails with the last error after the timeout; cancelling or closing ends a request earlier."""
     host = scene.brokers.host("lonely")
     cluster = Cluster("nowhere:1", runtime=runtime_of(host.runtime))
     admin = Admin(cluster)
-    given_up = scene.run(admin.describe_groups(["a", "b"], timeout_s=2.0), 60)
-    assert [type(error) for error in given_up.failed.values()] == [GaveUp, GaveUp]
+    timed_out = scene.run(admin.describe_groups(["a", "b"], timeout_s=2.0), 60)
+    assert [type(error) for error in timed_out.failed.values()] == [GaveUp, GaveUp]
     with pytest.raises(GaveUp, match="nowhere:1"):
-        given_up.raise_first()
+        timed_out.raise_first()
     with pytest.raises(GaveUp):
         scene.run(admin.list_transactions(timeout_s=1.0), 60)
     cancelled, closed = (Deferred.fromCoroutine(admin.delete_topics(["a"])) for _ in range(2))
@@ -99,8 +101,8 @@ def test_no_broker_responds(scene: AdminScene) -> None:
     assert host.reactor.getDelayedCalls() == []
 
 
-def test_more_requests_than_a_connection_takes(scene: AdminScene, monkeypatch: pytest.MonkeyPatch) -> None:
-    """If each item needs a request, the requests are sent in groups."""
+def test_more_requests_than_a_connection_allows(scene: AdminScene, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If each item needs a request, only as many requests as the connection allows are sent at a time."""
     monkeypatch.setattr(request_routing, "CONCURRENT_REQUESTS_MAX", 2)
     for each in scene.cluster._connections:
         monkeypatch.setattr(each, "_outstanding_max", 3)
@@ -116,9 +118,9 @@ def test_outcomes() -> None:
     outcomes: Outcomes[str, int] = Outcomes({"a": 1, "b": rejected, "c": 3})
     assert (list(outcomes), len(outcomes), "a" in outcomes, "d" in outcomes) == (["a", "b", "c"], 3, True, False)
     assert outcomes["a"] == 1
-    for ask in (lambda: outcomes["b"], outcomes.raise_first):
+    for access in (lambda: outcomes["b"], outcomes.raise_first):
         with pytest.raises(BrokerRefused):
-            ask()
+            access()
     with pytest.raises(KeyError):
         outcomes["d"]
     assert (dict(outcomes.succeeded), dict(outcomes.failed)) == ({"a": 1, "c": 3}, {"b": rejected})

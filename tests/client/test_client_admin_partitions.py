@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from admin_scene import AdminScene, codes
+from admin_scene import AdminScene, error_codes
 
 from kreplica.client import TopicPartition
 from kreplica.client.admin import (
@@ -22,7 +22,7 @@ from kreplica.errors import ErrorCode
 def test_the_cluster(scene: AdminScene) -> None:
     """The cluster is described with racks, versions and features."""
 
-    async def look() -> None:
+    async def scenario() -> None:
         described = await scene.admin.describe_cluster()
         assert {each.broker_id: each.rack for each in described.brokers.values()} == {1: "a", 2: "b", 3: "a"}
         assert described.brokers[2].address == ("broker-2", 9092)
@@ -37,15 +37,15 @@ def test_the_cluster(scene: AdminScene) -> None:
         unreachable = await scene.admin.broker_versions([9], timeout_s=1.0)
         assert "broker 9" in str(unreachable.failed[9])
 
-    scene.run(look())
+    scene.run(scenario())
 
 
 def test_offsets_and_deletion_of_records(scene: AdminScene) -> None:
-    """The request goes to the leader of each partition; only a missing partition fails."""
+    """Each request goes to the partition's leader; a missing partition does not affect the others."""
     first, second, nope = TopicPartition("records", 0), TopicPartition("records", 1), TopicPartition("records", 7)
     none = TopicPartition("nope", 0)
 
-    async def life() -> None:
+    async def scenario() -> None:
         await scene.admin.create_topic("records", 2, 3)
         await scene.produce(first, [b"a", b"b", b"c"])
         times = {first: 1001, second: EARLIEST, nope: LATEST, none: LATEST}
@@ -55,35 +55,35 @@ def test_offsets_and_deletion_of_records(scene: AdminScene) -> None:
         )
         assert (found[first].offset, found[first].timestamp_ms) == (1, 1001)
         assert found[second].offset == 0
-        assert codes(found.failed) == dict.fromkeys((nope, none), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        assert error_codes(found.failed) == dict.fromkeys((nope, none), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         assert (await scene.admin.list_offsets({first: MAX_TIMESTAMP}))[first].offset == 2
 
         deleted = await scene.admin.delete_records({first: 2, second: 9, nope: 0})
         assert deleted.succeeded == {first: 2}
-        assert codes(deleted.failed) == {
+        assert error_codes(deleted.failed) == {
             second: ErrorCode.OFFSET_OUT_OF_RANGE,
             nope: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         }
         assert (await scene.admin.delete_records({first: HIGH_WATERMARK}))[first] == 3
         assert (await scene.admin.list_offsets({first: EARLIEST}))[first].offset == 3
 
-    scene.run(life(), 60)
+    scene.run(scenario(), 60)
 
 
 def test_leaders_and_replicas_move(scene: AdminScene) -> None:
-    """Replicas are reassigned, reassignments listed, and the preferred leader elected after its broker returned."""
+    """Replicas are reassigned, reassignments are listed, and the preferred leader is elected after a restart."""
     moved, other = TopicPartition("moved", 0), TopicPartition("moved", 1)
     nope = TopicPartition("moved", 7)
 
     async def move() -> None:
         (await scene.admin.create_topics([NewTopic("moved", assignment={0: [2, 1], 1: [3, 1]})])).raise_first()
-        ordered = await scene.admin.alter_reassignments({moved: [3, 2], other: None, nope: [1]})
-        assert codes(ordered.failed) == {
+        requested = await scene.admin.alter_reassignments({moved: [3, 2], other: None, nope: [1]})
+        assert error_codes(requested.failed) == {
             other: ErrorCode.NO_REASSIGNMENT_IN_PROGRESS,
             nope: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         }
-        under_way = await scene.admin.list_reassignments([moved])
-        assert all((each.adding, each.removing) == ((3,), (1,)) for each in under_way.values())
+        ongoing = await scene.admin.list_reassignments([moved])
+        assert all((each.adding, each.removing) == ((3,), (1,)) for each in ongoing.values())
 
         await scene.until(lambda: scene.admin.list_reassignments(), lambda moves: not moves)
         assert set((await scene.admin.describe_topic("moved")).partitions[0].replicas) == {3, 2}
@@ -95,7 +95,7 @@ def test_leaders_and_replicas_move(scene: AdminScene) -> None:
         )
         elected = await scene.admin.elect_leaders([moved, other, nope])
         assert elected.succeeded == {moved: True, other: True}
-        assert codes(elected.failed) == {nope: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+        assert error_codes(elected.failed) == {nope: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
         assert (await scene.admin.elect_leaders([moved]))[moved] is False
         assert len(await scene.admin.elect_leaders(type=ElectionType.UNCLEAN)) == 0
         await scene.admin.elect_leaders()
@@ -109,40 +109,40 @@ def test_leaders_and_replicas_move(scene: AdminScene) -> None:
 
 
 def test_log_directories(scene: AdminScene) -> None:
-    """Each broker reports its own directories; moves between directories are rejected."""
-    held = TopicPartition("held", 0)
+    """Each broker reports its own directories; moves between directories are refused."""
+    stored = TopicPartition("stored", 0)
 
-    async def look() -> None:
-        await scene.admin.create_topic("held", 1, 3)
-        await scene.produce(held, [b"a" * 1000])
-        described = (await scene.admin.describe_log_dirs(partitions=[held])).raise_first()
+    async def scenario() -> None:
+        await scene.admin.create_topic("stored", 1, 3)
+        await scene.produce(stored, [b"a" * 1000])
+        described = (await scene.admin.describe_log_dirs(partitions=[stored])).raise_first()
         assert sorted(described) == [1, 2, 3]
-        leader = await scene.cluster.leader(held)
+        leader = await scene.cluster.leader(stored)
         (directory,) = described[leader]
-        assert list(directory.replicas) == [held]
-        assert directory.replicas[held].size_bytes > 1000
+        assert list(directory.replicas) == [stored]
+        assert directory.replicas[stored].size_bytes > 1000
         assert directory.error is None
         assert directory.usable_bytes <= directory.total_bytes
-        moved = await scene.admin.alter_replica_log_dirs({Replica(held, 1): "/elsewhere"})
-        rejected = moved.failed[Replica(held, 1)]
+        moved = await scene.admin.alter_replica_log_dirs({Replica(stored, 1): "/elsewhere"})
+        rejected = moved.failed[Replica(stored, 1)]
         assert isinstance(rejected, BrokerRefused)
         assert rejected.code is ErrorCode.LOG_DIR_NOT_FOUND
 
-    scene.run(look(), 60)
+    scene.run(scenario(), 60)
 
 
 def test_transactions(scene: AdminScene) -> None:
-    """Open transactions are listed; a producer is fenced, and a hanging transaction is aborted."""
+    """Open transactions are listed, a hanging transaction is aborted, and a producer is fenced."""
     partition, hung = TopicPartition("transactions", 0), TopicPartition("transactions", 1)
 
-    async def life() -> None:
+    async def scenario() -> None:
         admin = scene.admin
         await admin.create_topic("transactions", 2, 3)
         producer_id, epoch = await scene.begin_transaction("t", partition)
-        wanted = {"producer_id": producer_id, "producer_epoch": epoch, "base_sequence": 0, "transactional": True}
-        await scene.produce(partition, [b"a"], **wanted)
+        batch = {"producer_id": producer_id, "producer_epoch": epoch, "base_sequence": 0, "transactional": True}
+        await scene.produce(partition, [b"a"], **batch)
         other_id, other_epoch = await scene.begin_transaction("other", None)
-        await scene.produce(hung, [b"a"], **wanted | {"producer_id": other_id, "producer_epoch": other_epoch})
+        await scene.produce(hung, [b"a"], **batch | {"producer_id": other_id, "producer_epoch": other_epoch})
 
         (ongoing,) = await admin.list_transactions(states=[TransactionState.ONGOING])
         assert (ongoing.transactional_id, ongoing.producer_id) == ("t", producer_id)
@@ -153,7 +153,7 @@ def test_transactions(scene: AdminScene) -> None:
         described = await admin.describe_transactions(["t", "nope"])
         assert described["t"].partitions == {partition}
         assert described["t"].timeout_ms == 600_000
-        assert codes(described.failed) == {"nope": ErrorCode.TRANSACTIONAL_ID_NOT_FOUND}
+        assert error_codes(described.failed) == {"nope": ErrorCode.TRANSACTIONAL_ID_NOT_FOUND}
 
         follower = next(each for each in (1, 2, 3) if each != scene.brokers.leader_of("transactions", 1))
         assert (await admin.describe_producers([hung], broker_id=follower))[hung][0].transaction_start_offset == 0
@@ -167,7 +167,7 @@ def test_transactions(scene: AdminScene) -> None:
         fenced = await admin.fence_producers(["t"])
         assert fenced["t"].producer_epoch > epoch
         with pytest.raises(BrokerRefused, match=r"PRODUCER_EPOCH|FENCED"):
-            await scene.produce(partition, [b"b"], **wanted | {"base_sequence": 1})
+            await scene.produce(partition, [b"b"], **batch | {"base_sequence": 1})
         assert await admin.list_transactions(states=[TransactionState.ONGOING]) == []
 
-    scene.run(life(), 60)
+    scene.run(scenario(), 60)

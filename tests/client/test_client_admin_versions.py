@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 from uuid import UUID
 
 import pytest
-from admin_scene import AdminScene, codes
+from admin_scene import AdminScene, error_codes
 
 from kreplica.client import Admin, Cluster, TopicPartition
 from kreplica.client.admin import (
@@ -39,11 +39,11 @@ T = TypeVar("T")
 
 MISSING = {api.key for api in (DESCRIBE_CLUSTER, CONSUMER_GROUP_DESCRIBE)}
 OLDEST = {METADATA.key: 4, FIND_COORDINATOR.key: 1}
-"""Highest versions of required APIs; the brokers support only the lowest version of all others."""
+"""Highest supported version of each required API; the brokers support only the lowest version of all other APIs."""
 
 
 class OldConnections(Connections):
-    """Connections to brokers with the oldest supported versions."""
+    """Connections to brokers that support only the oldest versions."""
 
     async def _open(self, address: Address) -> Connection:
         connection = await super()._open(address)
@@ -56,20 +56,18 @@ class OldConnections(Connections):
 
 
 class OldCluster(Cluster):
-    """A cluster client with such connections."""
+    """A cluster client of brokers that support only the oldest versions."""
 
     def new_connections(self) -> Connections:
         return OldConnections(self.runtime, self.options)
 
 
-def test_the_oldest_brokers(scene: AdminScene) -> None:
-    """Supported operations succeed; others fail with an error and are not replaced by others."""
-    cluster = OldCluster(
-        scene.brokers.bootstrap_servers, runtime=runtime_of(scene.brokers.host("old").runtime)
-    )
+def test_oldest_brokers(scene: AdminScene) -> None:
+    """Supported operations succeed; unsupported ones raise an error and are not emulated."""
+    cluster = OldCluster(scene.brokers.bootstrap_servers, runtime=runtime_of(scene.brokers.host("old").runtime))
     admin, old, setting = Admin(cluster), TopicPartition("ancient", 0), ConfigResource.topic("ancient")
 
-    async def life() -> None:
+    async def scenario() -> None:
         assert (await admin.create_topic("ancient", 1, 3)).topic_id == UUID(int=0)
         assert (await admin.describe_topic("ancient")).partitions[0].eligible_leaders is None
         assert (await admin.describe_cluster()).brokers[2].rack == "b"
@@ -95,7 +93,7 @@ def test_the_oldest_brokers(scene: AdminScene) -> None:
         await scene.join_classic("ancients", "i", "ancient")
         described = await admin.describe_groups(["ancients", "nobody"])
         assert (described["ancients"].type, described["ancients"].members[0].instance_id) == (GroupType.CLASSIC, None)
-        assert codes(described.failed) == {"nobody": ErrorCode.GROUP_ID_NOT_FOUND}
+        assert error_codes(described.failed) == {"nobody": ErrorCode.GROUP_ID_NOT_FOUND}
         assert [each.state for each in await admin.list_groups()] == [GroupState.UNKNOWN]
         with pytest.raises(UnsupportedVersion, match="by state"):
             await admin.list_groups(states=[GroupState.EMPTY])
@@ -110,7 +108,7 @@ def test_the_oldest_brokers(scene: AdminScene) -> None:
         (await admin.fence_producers(["t"])).raise_first()
         await admin.delete_topic("ancient")
 
-    scene.run(life(), 60)
+    scene.run(scenario(), 60)
     scene.run(cluster.close())
 
 
@@ -119,7 +117,7 @@ class PagingCluster(Cluster):
 
     def __init__(self, scene: AdminScene, pages: Mapping[Any, dict[str, Any]]) -> None:
         super().__init__("nowhere:1", runtime=runtime_of(scene.brokers.host("paging").runtime))
-        self.asked: list[tuple[list[str], Any]] = []
+        self.sent_requests: list[tuple[list[str], Any]] = []
         self._pages = pages
         self._broker = Connection(self.runtime.reactor, "broker", "me", 1000)
         self._broker.versions = dict.fromkeys(APIS, (0, 0))
@@ -130,12 +128,12 @@ class PagingCluster(Cluster):
     async def request(self, connection: Connection, api: Api, body: dict[str, Any], **_: Any) -> dict[str, Any]:
         assert (connection, api) == (self._broker, DESCRIBE_TOPIC_PARTITIONS)
         cursor = body["cursor"]
-        self.asked.append(([topic["name"] for topic in body["topics"]], cursor))
+        self.sent_requests.append(([topic["name"] for topic in body["topics"]], cursor))
         return self._pages[None if cursor is None else (cursor["topic_name"], cursor["partition_index"])]
 
 
 def test_topics_are_described_page_by_page(scene: AdminScene) -> None:
-    """A topic that spans pages has the partitions of all pages."""
+    """The description of a topic that spans several pages contains the partitions of all of them."""
 
     def row(name: str, *partitions: int, error_code: int = 0) -> dict[str, Any]:
         rows = [
@@ -162,5 +160,5 @@ def test_topics_are_described_page_by_page(scene: AdminScene) -> None:
     assert [each.partition for each in described["b"].partitions] == [0, 1, 2]
     assert described["b"].partitions[2].eligible_leaders == (2,)
     assert len(described["a"].partitions) == 1
-    assert codes(described.failed) == {"c": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
-    assert cluster.asked == [(["a", "b", "c"], None), (["b", "c"], cursors[0]), (["b", "c"], cursors[1])]
+    assert error_codes(described.failed) == {"c": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+    assert cluster.sent_requests == [(["a", "b", "c"], None), (["b", "c"], cursors[0]), (["b", "c"], cursors[1])]

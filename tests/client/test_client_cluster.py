@@ -1,4 +1,4 @@
-"""Metadata, leaders and coordinators of a cluster, even while they change."""
+"""Lookups of metadata, leaders and coordinators while the cluster changes."""
 
 from __future__ import annotations
 
@@ -19,64 +19,64 @@ from kreplica.wire.messages import LIST_GROUPS
 
 @pytest.fixture
 def brokers() -> Iterator[SimulatedCluster]:
-    """Three brokers and the topic t with four partitions."""
-    simulated = SimulatedCluster(seed=7, brokers=3)
-    simulated.start()
-    simulated.run_until(simulated.client().create_topic("t", 4, replication_factor=3))
-    simulated.wait_in_sync("t", range(4))
-    yield simulated
-    simulated.stop()
+    """Three brokers, and the topic t with four partitions."""
+    simulated_cluster = SimulatedCluster(seed=7, brokers=3)
+    simulated_cluster.start()
+    simulated_cluster.run_until(simulated_cluster.client().create_topic("t", 4, replication_factor=3))
+    simulated_cluster.wait_in_sync("t", range(4))
+    yield simulated_cluster
+    simulated_cluster.stop()
 
 
 @pytest.fixture
 def cluster(brokers: SimulatedCluster) -> Iterator[Cluster]:
-    """A cluster client on its own host."""
+    """A cluster client on a separate host."""
     runtime = runtime_of(brokers.host("application").runtime)
-    seen = Cluster(brokers.bootstrap_servers, options=ClientOptions(client_id="app"), runtime=runtime)
-    yield seen
-    brokers.run_until(seen.close())
+    client = Cluster(brokers.bootstrap_servers, options=ClientOptions(client_id="app"), runtime=runtime)
+    yield client
+    brokers.run_until(client.close())
 
 
 def test_new_leaders_are_found(brokers: SimulatedCluster, cluster: Cluster) -> None:
-    """A new leader is found after the old one died."""
+    """After the leader dies, the client finds the new one."""
     key = TopicPartition("t", 0)
     leader = brokers.run_until(cluster.leader(key))
     assert leader == brokers.leader_of("t", 0)
     brokers.brokers[leader].kill()
 
-    async def another() -> int:
+    async def new_leader() -> int:
         found = await cluster.leader(key)
         if found == leader:
-            raise ConnectionFailed("the old leader")
+            raise ConnectionFailed("still the old leader")
         return found
 
-    assert brokers.run_until(cluster.retrying(another)) != leader
+    assert brokers.run_until(cluster.retrying(new_leader)) != leader
 
 
 def test_concurrent_refreshes_share_a_request(brokers: SimulatedCluster, cluster: Cluster) -> None:
-    """Ten concurrent refreshes are one request; cancelling one does not affect the others."""
-    views = [Deferred.fromCoroutine(cluster.refresh(("t",))) for _ in range(10)]
+    """Ten concurrent refreshes share one request; cancelling one does not affect the others."""
+    refreshes = [Deferred.fromCoroutine(cluster.refresh(("t",))) for _ in range(10)]
     left: list[object] = []
-    views[0].addErrback(left.append)
-    views[0].cancel()
-    found = [brokers.run_until(view) for view in views[1:]]
+    refreshes[0].addErrback(left.append)
+    refreshes[0].cancel()
+    found = [brokers.run_until(refresh) for refresh in refreshes[1:]]
     assert len(left) == 1
     assert all(view is found[0] for view in found)
     assert sorted(found[0].brokers) == [1, 2, 3]
 
 
-def test_doubt_raised_during_a_refresh_stays(brokers: SimulatedCluster, cluster: Cluster) -> None:
-    """A doubt raised during a refresh remains, because the response may be older."""
-    asked = Deferred.fromCoroutine(cluster.refresh(("t",)))
+def test_metadata_marked_stale_during_a_refresh_stays_stale(brokers: SimulatedCluster, cluster: Cluster) -> None:
+    """The mark is kept, because the response to the refresh may be older than the mark."""
+    refresh = Deferred.fromCoroutine(cluster.refresh(("t",)))
     cluster.mark_stale()
-    brokers.run_until(asked)
+    brokers.run_until(refresh)
     assert cluster.known_topic("t") is None
     brokers.run_until(cluster.refresh())
     assert cluster.known_topic("t") is not None
 
 
 def test_missing_topics(brokers: SimulatedCluster, cluster: Cluster) -> None:
-    """A topic that does not exist fails with the reason."""
+    """The lookup of a missing topic or partition fails with the broker's error."""
     with pytest.raises(GaveUp) as caught:
         brokers.run_until(cluster.find_topic("nope", 1.0))
     assert isinstance(caught.value.__cause__, BrokerRefused)
@@ -94,23 +94,23 @@ def test_no_broker_responds(brokers: SimulatedCluster) -> None:
 
 
 def test_coordinators_are_found_again(brokers: SimulatedCluster, cluster: Cluster) -> None:
-    """A group's coordinator is found again after its broker died."""
+    """A group's coordinator is looked up again after its broker dies."""
 
     async def ask(connection):
-        answer = await cluster.request(connection, LIST_GROUPS, {"states_filter": [], "types_filter": []})
-        return connection.peer, answer["error_code"]
+        response = await cluster.request(connection, LIST_GROUPS, {"states_filter": [], "types_filter": []})
+        return connection.peer, response["error_code"]
 
     first, code = brokers.run_until(cluster.at_coordinator(CoordinatorKind.GROUP, "g", ask))
     assert code == 0
-    number = int(first.split(":")[0].removeprefix("broker-"))
-    brokers.brokers[number].kill()
+    broker_id = int(first.split(":")[0].removeprefix("broker-"))
+    brokers.brokers[broker_id].kill()
     second, code = brokers.run_until(cluster.at_coordinator(CoordinatorKind.GROUP, "g", ask))
     assert code == 0
     assert second != first
 
 
 def test_lost_connections_are_replaced(brokers: SimulatedCluster, cluster: Cluster) -> None:
-    """A new connection is opened after a loss; failed attempts are not repeated at once."""
+    """A lost connection is replaced by a new one; a failed attempt is not repeated at once."""
     brokers.run_until(cluster.refresh())
     first = brokers.run_until(cluster.connection(1))
     assert brokers.run_until(cluster.connection(1)) is first
@@ -120,9 +120,9 @@ def test_lost_connections_are_replaced(brokers: SimulatedCluster, cluster: Clust
         brokers.run_until(cluster.connection(1))
     brokers.run_until(brokers.brokers[1].start())
 
-    async def again():
+    async def reconnect():
         return await cluster.connection(1)
 
-    second = brokers.run_until(cluster.retrying(again))
+    second = brokers.run_until(cluster.retrying(reconnect))
     assert second is not first
     assert not second.closed

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from client_peer import HEARTBEAT_BODY, Peer, heartbeat, heartbeat_answer, result_of
+from client_peer import HEARTBEAT_BODY, Peer, heartbeat, heartbeat_response, result_of
 from twisted.internet.defer import CancelledError, Deferred
 from twisted.internet.error import ConnectionRefusedError
 from twisted.internet.protocol import Factory, Protocol
@@ -27,39 +27,39 @@ from tests.support.real_reactor import run
 
 
 def test_pipelined_requests_get_their_own_responses(peer: Peer, connection: Connection) -> None:
-    answers = [heartbeat(connection) for _ in range(3)]
+    responses = [heartbeat(connection) for _ in range(3)]
     assert peer.requests() == [(12, 4, index, {**HEARTBEAT_BODY, "group_instance_id": None}) for index in range(3)]
-    peer.protocol.dataReceived(b"".join(heartbeat_answer(index, error_code=index) for index in range(2)))
-    assert [result_of(answer)["error_code"] for answer in answers[:2]] == [0, 1]
-    assert not answers[2].called
-    peer.protocol.dataReceived(heartbeat_answer(2, 27))
-    assert result_of(answers[2]) == {"throttle_time_ms": 0, "error_code": 27}
+    peer.protocol.dataReceived(b"".join(heartbeat_response(index, error_code=index) for index in range(2)))
+    assert [result_of(response)["error_code"] for response in responses[:2]] == [0, 1]
+    assert not responses[2].called
+    peer.protocol.dataReceived(heartbeat_response(2, 27))
+    assert result_of(responses[2]) == {"throttle_time_ms": 0, "error_code": 27}
     assert peer.reactor.getDelayedCalls() == []
 
 
 @pytest.mark.parametrize("version", [0, 4])
-def test_responses_for_every_segmentation(peer: Peer, connection: Connection, version: int) -> None:
-    answers = [heartbeat(connection, version) for _ in range(2)]
-    for byte in heartbeat_answer(0, 25, version) + heartbeat_answer(1, 27, version):
+def test_responses_that_arrive_byte_by_byte(peer: Peer, connection: Connection, version: int) -> None:
+    responses = [heartbeat(connection, version) for _ in range(2)]
+    for byte in heartbeat_response(0, 25, version) + heartbeat_response(1, 27, version):
         peer.protocol.dataReceived(bytes((byte,)))
-    assert [result_of(answer)["error_code"] for answer in answers] == [25, 27]
+    assert [result_of(response)["error_code"] for response in responses] == [25, 27]
 
 
 def test_callback_may_send_the_next_request(peer: Peer, connection: Connection) -> None:
-    """Another response is waiting at that time."""
+    """A callback sends a request while another received response is still unprocessed."""
     first, second = heartbeat(connection), heartbeat(connection)
     third = first.addCallback(lambda _: heartbeat(connection))
-    peer.protocol.dataReceived(heartbeat_answer(0) + heartbeat_answer(1, 25))
+    peer.protocol.dataReceived(heartbeat_response(0) + heartbeat_response(1, 25))
     assert result_of(second)["error_code"] == 25
-    peer.protocol.dataReceived(heartbeat_answer(2, 27))
+    peer.protocol.dataReceived(heartbeat_response(2, 27))
     assert result_of(third)["error_code"] == 27
 
 
 @pytest.mark.parametrize(
     "bad",
     [
-        heartbeat_answer(1),  # out of order
-        heartbeat_answer(-1),
+        heartbeat_response(1),  # out of order
+        heartbeat_response(-1),
         frame(b"\x00\x00"),  # no header
         frame(build_response_header(1, 0) + b"\x00\x00\x00"),  # no body
         b"\xff\xff\xff\xff",  # a negative length
@@ -67,48 +67,48 @@ def test_callback_may_send_the_next_request(peer: Peer, connection: Connection) 
     ],
 )
 def test_malformed_response_closes_the_connection(peer: Peer, connection: Connection, bad: bytes) -> None:
-    """Its request fails with a final error, other requests can be retried, and no later data is processed."""
+    """Its request fails permanently, other requests fail with a retriable error, and later data is ignored."""
     first, second = heartbeat(connection), heartbeat(connection)
-    peer.protocol.dataReceived(bad + heartbeat_answer(0) + heartbeat_answer(1))
-    for answer, error, retriable in ((first, MalformedResponse, False), (second, ConnectionLost, True)):
+    peer.protocol.dataReceived(bad + heartbeat_response(0) + heartbeat_response(1))
+    for response, error, retriable in ((first, MalformedResponse, False), (second, ConnectionLost, True)):
         with pytest.raises(error) as raised:
-            result_of(answer)
+            result_of(response)
         assert raised.value.retriable is retriable
         assert str(raised.value).startswith("127.0.0.1:9092: ")
     assert (connection.closed, peer.transport.disconnected) == (True, True)
-    peer.protocol.dataReceived(heartbeat_answer(0))
+    peer.protocol.dataReceived(heartbeat_response(0))
     peer.lose()
     assert peer.reactor.getDelayedCalls() == []
 
 
 def test_unsolicited_response_closes_the_connection(peer: Peer, connection: Connection) -> None:
-    peer.protocol.dataReceived(heartbeat_answer(0))
+    peer.protocol.dataReceived(heartbeat_response(0))
     assert (connection.closed, peer.transport.disconnected) == (True, True)
 
 
-def test_late_response_closes_the_connection(peer: Peer, connection: Connection) -> None:
-    """The late request fails with a timeout, the others with a lost connection; no timer remains."""
-    patient, hasty = heartbeat(connection, timeout_s=10.0), heartbeat(connection, timeout_s=2.5)
+def test_overdue_response_closes_the_connection(peer: Peer, connection: Connection) -> None:
+    """The overdue request fails with a timeout, others with a lost connection; no timer remains."""
+    slow, overdue = heartbeat(connection, timeout_s=10.0), heartbeat(connection, timeout_s=2.5)
     peer.reactor.advance(2.4)
     assert not connection.closed
     peer.reactor.advance(0.2)
     with pytest.raises(RequestTimedOut, match=r"no response to Heartbeat within 2.5 s") as raised:
-        result_of(hasty)
+        result_of(overdue)
     assert raised.value.retriable
     with pytest.raises(ConnectionLost, match=r"no response to Heartbeat within 2.5 s"):
-        result_of(patient)
+        result_of(slow)
     assert (connection.closed, peer.transport.disconnected) == (True, True)
     assert peer.reactor.getDelayedCalls() == []
 
 
 def test_lost_connection_fails_requests_in_flight(peer: Peer, connection: Connection) -> None:
-    """Each caller gets the reason, and later requests fail without being written."""
-    answers = [heartbeat(connection) for _ in range(2)]
+    """Each caller gets an error with the reason, and later requests fail without being written."""
+    responses = [heartbeat(connection) for _ in range(2)]
     peer.transport.clear()
     peer.lose()
-    for answer in [*answers, heartbeat(connection)]:
+    for response in [*responses, heartbeat(connection)]:
         with pytest.raises(ConnectionLost) as raised:
-            result_of(answer)
+            result_of(response)
         assert raised.value.retriable
     assert connection.closed
     assert peer.requests() == []
@@ -117,53 +117,53 @@ def test_lost_connection_fails_requests_in_flight(peer: Peer, connection: Connec
 
 
 def test_errback_may_cancel_another_request(peer: Peer, connection: Connection) -> None:
-    """Each request fails once."""
+    """When the connection is lost, an errback cancels another request; each request fails once."""
     first, second, third = (heartbeat(connection) for _ in range(3))
     lost: list[Failure] = []
     first.addErrback(lambda failure: lost.append(failure) or second.cancel())
     peer.lose()
     assert [failure.type for failure in lost] == [ConnectionLost]
-    for answer, error in ((second, CancelledError), (third, ConnectionLost)):
+    for response, error in ((second, CancelledError), (third, ConnectionLost)):
         with pytest.raises(error):
-            result_of(answer)
+            result_of(response)
     assert peer.reactor.getDelayedCalls() == []
 
 
 def test_errback_may_send_another_request(peer: Peer, connection: Connection) -> None:
-    """The second request fails too, and the other failures still arrive."""
+    """A request that an errback sends on the lost connection fails too, and so do the remaining requests."""
     retried = heartbeat(connection).addErrback(lambda _: heartbeat(connection))
     other = heartbeat(connection)
     peer.lose()
-    for answer in (retried, other):
+    for response in (retried, other):
         with pytest.raises(ConnectionLost):
-            result_of(answer)
+            result_of(response)
 
 
 def test_cancelled_request_does_not_affect_others(peer: Peer, connection: Connection) -> None:
-    """The request's response is skipped."""
-    answers = [heartbeat(connection, timeout_s=5.0) for _ in range(3)]
-    answers[1].cancel()
+    """The response to the cancelled request is skipped."""
+    responses = [heartbeat(connection, timeout_s=5.0) for _ in range(3)]
+    responses[1].cancel()
     with pytest.raises(CancelledError):
-        result_of(answers[1])
+        result_of(responses[1])
     nonsense = frame(build_response_header(1, 1))
-    peer.protocol.dataReceived(heartbeat_answer(0, 25) + nonsense + heartbeat_answer(2, 27))
-    assert [result_of(answers[index])["error_code"] for index in (0, 2)] == [25, 27]
+    peer.protocol.dataReceived(heartbeat_response(0, 25) + nonsense + heartbeat_response(2, 27))
+    assert [result_of(responses[index])["error_code"] for index in (0, 2)] == [25, 27]
     assert not connection.closed
     assert peer.reactor.getDelayedCalls() == []
 
 
 def test_requests_without_response_complete_when_written(peer: Peer, connection: Connection) -> None:
-    """Produce with acks=0 completes at once; responses of other requests keep their order."""
+    """Produce with acks=0 completes at once; responses to other requests still match."""
     body = {"acks": 0, "timeout_ms": 1, "topic_data": []}
     assert result_of(connection.request(PRODUCE, 8, body, expects_response=False)) == {}
-    answer = heartbeat(connection)
+    response = heartbeat(connection)
     assert [request[2] for request in peer.requests()] == [0, 1]
-    peer.protocol.dataReceived(heartbeat_answer(1, 27))
-    assert result_of(answer)["error_code"] == 27
+    peer.protocol.dataReceived(heartbeat_response(1, 27))
+    assert result_of(response)["error_code"] == 27
 
 
 def test_requests_without_response_wait_for_a_full_transport() -> None:
-    """A producer with acks=0 that is faster than the network is delayed, then rejected; its buffer is bounded."""
+    """While the transport is full, requests with acks=0 wait; requests beyond the limit are refused."""
     peer = Peer(outstanding_max=2)
     connection = peer.accept()
 
@@ -185,7 +185,7 @@ def test_requests_without_response_wait_for_a_full_transport() -> None:
 
 
 def test_large_records_are_written_without_a_copy(peer: Peer, connection: Connection) -> None:
-    """Records of any size and memory type are written in one frame with their request."""
+    """Large records in a memoryview are written in one frame with their request."""
     records = memoryview(bytearray(b"r" * 9_000))
     topic = {"name": "t", "partition_data": [{"index": 0, "records": records}]}
     connection.request(PRODUCE, 8, {"acks": 1, "timeout_ms": 1, "topic_data": [topic]})
@@ -202,19 +202,19 @@ def test_too_many_requests_are_refused() -> None:
         result_of(heartbeat(connection))
     assert raised.value.retriable
     assert len(peer.requests()) == 2
-    peer.protocol.dataReceived(heartbeat_answer(0))
+    peer.protocol.dataReceived(heartbeat_response(0))
     result_of(first)
     heartbeat(connection)
     assert [request[2] for request in peer.requests()] == [2]
 
 
 def test_correlation_ids_wrap_around(peer: Peer, connection: Connection) -> None:
-    """A connection can be used after its 2**31st request."""
+    """A connection remains usable after 2**31 requests."""
     connection._next_correlation_id = 2**31 - 1
-    answers = [heartbeat(connection) for _ in range(2)]
+    responses = [heartbeat(connection) for _ in range(2)]
     assert [request[2] for request in peer.requests()] == [2**31 - 1, 0]
-    peer.protocol.dataReceived(heartbeat_answer(2**31 - 1, 25) + heartbeat_answer(0, 27))
-    assert [result_of(answer)["error_code"] for answer in answers] == [25, 27]
+    peer.protocol.dataReceived(heartbeat_response(2**31 - 1, 25) + heartbeat_response(0, 27))
+    assert [result_of(response)["error_code"] for response in responses] == [25, 27]
 
 
 def test_invalid_body_is_not_sent(peer: Peer, connection: Connection) -> None:
@@ -223,19 +223,19 @@ def test_invalid_body_is_not_sent(peer: Peer, connection: Connection) -> None:
         connection.request(HEARTBEAT, 4, {**HEARTBEAT_BODY, "generation_id": "three"})
     with pytest.raises(ProtocolError):
         connection.request(HEARTBEAT, 99, HEARTBEAT_BODY)
-    answer = heartbeat(connection)
+    response = heartbeat(connection)
     assert [request[2] for request in peer.requests()] == [0]
-    peer.protocol.dataReceived(heartbeat_answer(0, 27))
-    assert result_of(answer)["error_code"] == 27
+    peer.protocol.dataReceived(heartbeat_response(0, 27))
+    assert result_of(response)["error_code"] == 27
 
 
 def test_close_waits_for_the_transport(peer: Peer, connection: Connection) -> None:
     """Pending data is written first; each caller of ``close`` is notified."""
-    answer = heartbeat(connection)
+    response = heartbeat(connection)
     closed = [connection.close(), connection.close()]
     assert (peer.transport.disconnecting, peer.transport.disconnected, peer.transport.producer) == (True, False, None)
     with pytest.raises(ConnectionLost, match="closed by the client"):
-        result_of(answer)
+        result_of(response)
     assert [deferred.called for deferred in closed] == [False, False]
     peer.lose()
     assert [result_of(deferred) for deferred in closed] == [None, None]
@@ -244,10 +244,10 @@ def test_close_waits_for_the_transport(peer: Peer, connection: Connection) -> No
 
 
 def test_close_within_a_callback(peer: Peer, connection: Connection) -> None:
-    """Responses received with the one whose callback closes are dropped; pending data is written."""
+    """Responses received together with the one whose callback closes are dropped; pending data is written."""
     first, second = heartbeat(connection), heartbeat(connection)
     first.addCallback(lambda _: connection.close())
-    peer.protocol.dataReceived(heartbeat_answer(0) + heartbeat_answer(1))
+    peer.protocol.dataReceived(heartbeat_response(0) + heartbeat_response(1))
     assert (peer.transport.disconnecting, peer.transport.disconnected) == (True, False)
     with pytest.raises(ConnectionLost, match="closed by the client"):
         result_of(second)
@@ -255,7 +255,7 @@ def test_close_within_a_callback(peer: Peer, connection: Connection) -> None:
     assert result_of(first) is None
 
 
-def test_closing_does_not_wait_for_ever(peer: Peer, connection: Connection) -> None:
+def test_close_does_not_wait_forever(peer: Peer, connection: Connection) -> None:
     """A broker that reads nothing cannot keep the connection open."""
     closed = connection.close()
     peer.reactor.advance(CLOSE_TIMEOUT_S + 0.1)
@@ -265,7 +265,7 @@ def test_closing_does_not_wait_for_ever(peer: Peer, connection: Connection) -> N
     assert peer.reactor.getDelayedCalls() == []
 
 
-def test_a_connection_that_is_refused(peer: Peer) -> None:
+def test_refused_connection(peer: Peer) -> None:
     """The error names the broker and is retriable."""
     peer.factory.clientConnectionFailed(None, Failure(ConnectionRefusedError()))
     with pytest.raises(ConnectionFailed, match=r"127\.0\.0\.1:9092") as raised:
@@ -273,8 +273,8 @@ def test_a_connection_that_is_refused(peer: Peer) -> None:
     assert raised.value.retriable
 
 
-def test_giving_up_a_connection_attempt() -> None:
-    """A caller can cancel the attempt, which also has a timeout."""
+def test_cancelled_connection_attempt() -> None:
+    """A caller can cancel a connection attempt, which also has a timeout."""
     peer = Peer(connect_timeout_s=3.0)
     assert peer.connect_timeout == 3.0
     peer.connecting.cancel()
@@ -283,19 +283,19 @@ def test_giving_up_a_connection_attempt() -> None:
         result_of(peer.connecting)
 
 
-def test_a_real_connection() -> None:
-    """A broker on the loopback interface answers many requests, and the connection closes without an error."""
+def test_connection_over_the_loopback_interface() -> None:
+    """A real broker responds to many requests, and the connection closes cleanly."""
 
     async def talk() -> list[int]:
         from twisted.internet import reactor
 
         loopback: Any = reactor
-        port = loopback.listenTCP(0, Factory.forProtocol(AnsweringBroker), interface="127.0.0.1")
+        port = loopback.listenTCP(0, Factory.forProtocol(RespondingBroker), interface="127.0.0.1")
         number = port.getHost().port
         try:
             connection = await connect(loopback, "127.0.0.1", number, client_id="me")
-            answers = [heartbeat(connection) for _ in range(500)]
-            codes = [(await answer)["error_code"] for answer in answers]
+            responses = [heartbeat(connection) for _ in range(500)]
+            codes = [(await response)["error_code"] for response in responses]
             await connection.close()
             with pytest.raises(ConnectionLost):
                 await heartbeat(connection)
@@ -308,15 +308,13 @@ def test_a_real_connection() -> None:
     assert run(talk()) == [correlation_id % 100 for correlation_id in range(500)]
 
 
-class AnsweringBroker(Protocol):
-    """Responds to every heartbeat with the last digits of its correlation id as the error code."""
+class RespondingBroker(Protocol):
+    """Responds to every heartbeat with the last two digits of its correlation ID as the error code."""
 
     def connectionMade(self) -> None:
-        """Start a stream of frames."""
         self.frames = FrameReader()
 
     def dataReceived(self, data: bytes) -> None:
-        """Respond to complete requests."""
         for request in self.frames.feed(data):
             correlation_id = parse_request_header(request).correlation_id
-            self.transport.write(heartbeat_answer(correlation_id, correlation_id % 100))
+            self.transport.write(heartbeat_response(correlation_id, correlation_id % 100))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from client_consumer_scene import Scene, keys, take, values
+from client_consumer_scene import Scene, partition_keys, take, values
 from twisted.internet.defer import CancelledError, Deferred
 
 from kreplica.client.consumer import Consumer, OffsetReset
@@ -13,22 +13,22 @@ from kreplica.client_core.errors import ConsumerClosed, OffsetOutOfRange
 from kreplica.client_core.offsets import EARLIEST, LATEST
 from kreplica.model import TopicPartition
 
-T0, T1 = keys("t", 2)
+T0, T1 = partition_keys("t", 2)
 
 
 @pytest.fixture
 def scene() -> Iterator[Scene]:
-    """A broker and the topic t with two partitions of fifty records."""
-    made = Scene(seed=11)
-    made.create("t", 2)
+    """A broker, and the topic t with two partitions of fifty records each."""
+    consumer_scene = Scene(seed=11)
+    consumer_scene.create("t", 2)
     for partition in (0, 1):
-        made.write("t", partition, [f"{partition}.{number}" for number in range(50)], batch=7)
-    yield made
-    made.close()
+        consumer_scene.write("t", partition, [f"{partition}.{number}" for number in range(50)], batch=7)
+    yield consumer_scene
+    consumer_scene.close()
 
 
-def assigned(scene: Scene, **options: object) -> Consumer:
-    """A consumer of all partitions."""
+def assigned_consumer(scene: Scene, **options: object) -> Consumer:
+    """Return a consumer to which all partitions are assigned."""
     consumer = scene.consumer(**options)
     scene.run_until(consumer.assign([T0, T1]))
     return consumer
@@ -53,9 +53,9 @@ def test_records_arrive_in_order_from_all_partitions(scene: Scene) -> None:
     assert scene.run_until(consumer.lag()) == {T0: 0, T1: 0}
 
 
-def test_kinds_of_reading_may_be_mixed(scene: Scene) -> None:
-    """Records, batches and polls may be mixed: no record is missing or repeated."""
-    consumer = assigned(scene)
+def test_iteration_and_polls_may_be_mixed(scene: Scene) -> None:
+    """A consumer iterates over records, over batches and polls in turn: no record is missing or repeated."""
+    consumer = assigned_consumer(scene)
     seen = scene.read(consumer, 10)
 
     async def one_batch() -> list[object]:
@@ -71,32 +71,32 @@ def test_kinds_of_reading_may_be_mixed(scene: Scene) -> None:
             seen += batch
         if len(seen) < 100:
             assert consumer.position(seen[-1].topic_partition) == seen[-1].offset + 1
-    assert sorted(seen) == sorted(scene.read(assigned(scene), 100))
+    assert sorted(seen) == sorted(scene.read(assigned_consumer(scene), 100))
 
 
-def test_available_record_needs_no_suspension(scene: Scene) -> None:
-    consumer = assigned(scene)
+def test_buffered_records_are_read_without_waiting(scene: Scene) -> None:
+    consumer = assigned_consumer(scene)
     scene.read(consumer, 1)
     scene.run(1)
-    began = scene.simulated.simulation.now_s
+    started_s = scene.brokers.simulation.now_s
     scene.read(consumer, 99)
-    assert scene.simulated.simulation.now_s == began
+    assert scene.brokers.simulation.now_s == started_s
 
 
 def test_waiting_for_records(scene: Scene) -> None:
     """A poll waits until its timeout or the arrival of records."""
-    consumer = assigned(scene)
+    consumer = assigned_consumer(scene)
     scene.read(consumer, 100)
-    began = scene.simulated.simulation.now_s
+    started_s = scene.brokers.simulation.now_s
     assert scene.poll(consumer, timeout_s=3.0) == []
-    assert 3.0 <= scene.simulated.simulation.now_s - began < 3.1
+    assert 3.0 <= scene.brokers.simulation.now_s - started_s < 3.1
     polling = Deferred.fromCoroutine(consumer.poll(timeout_s=60.0))
     scene.write("t", 0, ["late"])
     (batch,) = scene.run_until(polling, 2.0)
     assert values(batch) == ["late"]
 
 
-def test_latest_is_the_end_at_the_assignment(scene: Scene) -> None:
+def test_latest_is_the_log_end_at_the_assignment(scene: Scene) -> None:
     """Records written after ``assign`` are read, even if the first fetch is later."""
     consumer = scene.consumer()
     scene.run_until(consumer.assign({T0: LATEST}))
@@ -107,7 +107,7 @@ def test_latest_is_the_end_at_the_assignment(scene: Scene) -> None:
 
 def test_second_assignment(scene: Scene) -> None:
     """Remaining partitions keep their position, unless an offset is given."""
-    consumer = assigned(scene)
+    consumer = assigned_consumer(scene)
     scene.read(consumer, 100)
     scene.run_until(consumer.assign([T1]))
     assert consumer.assignment == {T1}
@@ -119,8 +119,8 @@ def test_second_assignment(scene: Scene) -> None:
 
 
 def test_seek_during_a_fetch(scene: Scene) -> None:
-    """The response to the earlier fetch is not delivered."""
-    consumer = assigned(scene)
+    """After a seek, the response to an earlier fetch is discarded."""
+    consumer = assigned_consumer(scene)
     records = scene.read(consumer, 1)
     key = records[0].topic_partition
     scene.run_until(consumer.seek(key, 49))
@@ -135,8 +135,8 @@ def test_seek_during_a_fetch(scene: Scene) -> None:
 
 
 def test_pause_with_buffered_records(scene: Scene) -> None:
-    """Buffered records stay until the partition is resumed, including the rest of a partly delivered batch."""
-    consumer = assigned(scene)
+    """Buffered records, including the rest of a partly delivered batch, are kept until the resume."""
+    consumer = assigned_consumer(scene)
     (first,) = scene.read(consumer, 1)
     key = first.topic_partition
     other = T0 if key == T1 else T1
@@ -150,8 +150,8 @@ def test_pause_with_buffered_records(scene: Scene) -> None:
 
 
 def test_pause_within_a_loop(scene: Scene) -> None:
-    """Pausing within the loop takes effect at once."""
-    consumer = assigned(scene)
+    """Pausing a partition within the loop takes effect at once."""
+    consumer = assigned_consumer(scene)
 
     async def loop() -> list[TopicPartition]:
         seen: list[TopicPartition] = []
@@ -170,7 +170,7 @@ def test_pause_within_a_loop(scene: Scene) -> None:
 
 @pytest.mark.parametrize(("reset", "expected"), [(OffsetReset.EARLIEST, 0), (OffsetReset.LATEST, 50)])
 def test_offset_out_of_range(scene: Scene, reset: OffsetReset, expected: int) -> None:
-    """The position is reset according to the options."""
+    """The position is reset according to ``offset_reset``."""
     consumer = scene.consumer(offset_reset=reset)
     scene.run_until(consumer.assign({T0: 1000}))
     scene.run(2)
@@ -179,7 +179,7 @@ def test_offset_out_of_range(scene: Scene, reset: OffsetReset, expected: int) ->
 
 
 def test_offset_out_of_range_with_fail(scene: Scene) -> None:
-    """The error contains the valid range; the consumer continues after a seek."""
+    """Each read raises an error that names the offset, until a seek sets a valid position."""
     consumer = scene.consumer(offset_reset="fail")
     scene.run_until(consumer.assign({T0: 1000, T1: 0}))
     with pytest.raises(OffsetOutOfRange, match="1000 of t-0"):
@@ -192,7 +192,7 @@ def test_offset_out_of_range_with_fail(scene: Scene) -> None:
 
 
 def test_offsets_by_time_and_ends(scene: Scene) -> None:
-    """Offsets by time and end offsets match the leaders."""
+    """Offsets by time, beginning offsets and end offsets match the log."""
     scene.write("t", 0, ["a"], timestamp_ms=1000)
     scene.write("t", 0, ["b"], timestamp_ms=2000)
     consumer = scene.consumer()
@@ -204,8 +204,8 @@ def test_offsets_by_time_and_ends(scene: Scene) -> None:
 
 
 def test_processed_records_are_committed(scene: Scene) -> None:
-    """The record being processed is not committed; the next consumer starts with it."""
-    consumer = assigned(scene, group_id="g")
+    """The record still being processed is not committed, and the next consumer starts with it."""
+    consumer = assigned_consumer(scene, group_id="g")
     scene.run_until(consumer.assign({T0: 0}))
     scene.read(consumer, 10)
     scene.run(6)
@@ -223,9 +223,8 @@ def test_processed_records_are_committed(scene: Scene) -> None:
     assert again.identity.group_id == "g"
 
 
-def test_cancelled_wait_leaves_nothing(scene: Scene) -> None:
-    """No record is lost, and no timer remains."""
-    consumer = assigned(scene)
+def test_cancelled_poll_loses_no_record(scene: Scene) -> None:
+    consumer = assigned_consumer(scene)
     scene.read(consumer, 100)
     polling = Deferred.fromCoroutine(consumer.poll(timeout_s=1000.0))
     left: list[object] = []
@@ -237,9 +236,9 @@ def test_cancelled_wait_leaves_nothing(scene: Scene) -> None:
     assert values(scene.read(consumer, 1)) == ["next"]
 
 
-def test_close_ends_waits(scene: Scene) -> None:
-    """During a fetch, iteration ends and polls fail; no timer and no connection remains."""
-    consumer = assigned(scene)
+def test_close_during_a_fetch(scene: Scene) -> None:
+    """Closing ends iteration, makes later calls fail, and leaves no timer."""
+    consumer = assigned_consumer(scene)
     scene.read(consumer, 100)
     loop = Deferred.fromCoroutine(take(consumer, 1))
     scene.run(0.7)
@@ -251,17 +250,17 @@ def test_close_ends_waits(scene: Scene) -> None:
         scene.run_until(consumer.assign([T0]))
     scene.run_until(consumer.close())
     scene.run(2)
-    assert scene.simulated.host("application").reactor.getDelayedCalls() == []
+    assert scene.brokers.host("application").reactor.getDelayedCalls() == []
 
 
 def test_topics_without_a_group(scene: Scene) -> None:
-    """All partitions of the topics are consumed."""
+    """A consumer with topics but without a group reads all partitions of the topics."""
 
-    async def read() -> int:
+    async def read_all() -> int:
         async with scene.consumer(topics=["t"]) as consumer:
             return len(await take(consumer, 100))
 
-    assert scene.run_until(read()) == 100
+    assert scene.run_until(read_all()) == 100
 
 
 def test_invalid_calls_are_refused(scene: Scene) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from client_consumer_scene import Scene, keys
+from client_consumer_scene import Scene, partition_keys
 from twisted.internet.defer import Deferred
 
 from kreplica.client.consumer import ConsumedRecord, Consumer
@@ -23,13 +23,13 @@ PROTOCOLS = {
 
 @pytest.fixture
 def scene() -> Iterator[Scene]:
-    """A broker and the topic t with four partitions of ten records."""
-    made = Scene(seed=15)
-    made.create("t", 4)
+    """A broker, and the topic t with four partitions of ten records each."""
+    consumer_scene = Scene(seed=15)
+    consumer_scene.create("t", 4)
     for partition in range(4):
-        made.write("t", partition, [f"{partition}.{number}" for number in range(10)], batch=3)
-    yield made
-    made.close()
+        consumer_scene.write("t", partition, [f"{partition}.{number}" for number in range(10)], batch=3)
+    yield consumer_scene
+    consumer_scene.close()
 
 
 def member(scene: Scene, host: str, **options: Any) -> Consumer:
@@ -38,29 +38,29 @@ def member(scene: Scene, host: str, **options: Any) -> Consumer:
     return scene.consumer(host, group=GroupOptions(group_id="g", **group), auto_commit_s=1.0)
 
 
-class Slow:
-    """A handler that awaits for minutes, longer than all timeouts of the group except that of a rebalance."""
+class DelayingHandler:
+    """A handler that waits for ``seconds`` per record, and notes the records that it has started and completed."""
 
     def __init__(self, scene: Scene, host: str, seconds: float) -> None:
         self.seconds = seconds
-        self.begun: list[tuple[int, int]] = []
+        self.started: list[tuple[int, int]] = []
         self.done: list[tuple[int, int]] = []
-        self._reactor = scene.simulated.host(host).reactor
+        self._reactor = scene.brokers.host(host).reactor
 
     async def __call__(self, record: ConsumedRecord) -> None:
-        self.begun.append((record.partition, record.offset))
+        self.started.append((record.partition, record.offset))
         await pause(self._reactor, self.seconds)
         self.done.append((record.partition, record.offset))
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_slow_handlers_keep_their_assignment(scene: Scene, protocol: str) -> None:
-    """Each record takes minutes; every record is processed once."""
+    """Handlers that take minutes per record keep their partitions, and every record is processed once."""
     consumers = [member(scene, host, **PROTOCOLS[protocol]) for host in ("one", "two")]
     for consumer in consumers:
         scene.run_until(consumer.subscribe(["t"]))
     scene.run_until(lambda: all(len(consumer.assignment) == 2 for consumer in consumers), 60)
-    slow = [Slow(scene, host, 150.0) for host in ("one", "two")]
+    slow = [DelayingHandler(scene, host, 150.0) for host in ("one", "two")]
     shares = [consumer.assignment for consumer in consumers]
     identities = [consumer.identity for consumer in consumers]
     running = [Deferred.fromCoroutine(consumer.run(each)) for consumer, each in zip(consumers, slow, strict=True)]
@@ -73,7 +73,7 @@ def test_slow_handlers_keep_their_assignment(scene: Scene, protocol: str) -> Non
     assert sorted(slow[0].done + slow[1].done) == [
         (partition, offset) for partition in range(4) for offset in range(10)
     ]
-    assert all(each.begun == each.done or sorted(each.begun) == sorted(each.done) for each in slow)
+    assert all(each.started == each.done or sorted(each.started) == sorted(each.done) for each in slow)
     for consumer in consumers:
         scene.run_until(consumer.close())
     for each in running:
@@ -82,7 +82,7 @@ def test_slow_handlers_keep_their_assignment(scene: Scene, protocol: str) -> Non
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_slow_loop_keeps_its_assignment(scene: Scene, protocol: str) -> None:
-    """Each record takes minutes, and no other member gets the loop's records."""
+    """A loop that takes minutes per record keeps its partitions, and no record is read twice."""
     one, two = (member(scene, host, **PROTOCOLS[protocol]) for host in ("one", "two"))
     for consumer in (one, two):
         scene.run_until(consumer.subscribe(["t"]))
@@ -97,15 +97,15 @@ def test_slow_loop_keeps_its_assignment(scene: Scene, protocol: str) -> None:
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_partitions_are_handed_over_in_order(scene: Scene, protocol: str) -> None:
-    """A second member starts after the records that the first has processed."""
+    """The new owner of a partition starts after the last record that the previous owner has processed."""
     one = member(scene, "one", **PROTOCOLS[protocol])
     scene.run_until(one.subscribe(["t"]))
-    scene.run_until(lambda: one.assignment == set(keys("t", 4)))
-    slow = Slow(scene, "one", 2.0)
+    scene.run_until(lambda: one.assignment == set(partition_keys("t", 4)))
+    slow = DelayingHandler(scene, "one", 2.0)
     running = Deferred.fromCoroutine(one.run(slow))
-    scene.run_until(lambda: len(slow.begun) == 8)
+    scene.run_until(lambda: len(slow.started) == 8)
     two = member(scene, "two", **PROTOCOLS[protocol])
-    quick = Slow(scene, "two", 0.01)
+    quick = DelayingHandler(scene, "two", 0.01)
     scene.run_until(two.subscribe(["t"]))
     running_two = Deferred.fromCoroutine(two.run(quick))
     scene.run_until(lambda: len(one.assignment) == len(two.assignment) == 2, 120)
@@ -122,7 +122,7 @@ def test_partitions_are_handed_over_in_order(scene: Scene, protocol: str) -> Non
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_commit_includes_partitions_that_are_being_revoked(scene: Scene, protocol: str) -> None:
-    """The revocation waits for the records, and the commit includes them."""
+    """A revocation waits for delivered records; a commit marks them as processed."""
     group = GroupOptions(group_id="g", session_timeout_s=10.0, heartbeat_interval_s=1.0, **PROTOCOLS[protocol])
     one, two = (scene.consumer(host, group=group, auto_commit_s=None) for host in ("one", "two"))
     scene.run_until(one.subscribe(["t"]))
@@ -131,29 +131,29 @@ def test_commit_includes_partitions_that_are_being_revoked(scene: Scene, protoco
     scene.run(5)
     assert len(one.assignment) == 4
     scene.run_until(one.commit())
-    committed = scene.run_until(one.committed(keys("t", 4)))
-    assert {key: each.offset for key, each in committed.items()} == dict.fromkeys(keys("t", 4), 10)
+    committed = scene.run_until(one.committed(partition_keys("t", 4)))
+    assert {key: each.offset for key, each in committed.items()} == dict.fromkeys(partition_keys("t", 4), 10)
     scene.run_until(joining)
     scene.run_until(lambda: len(one.assignment) == len(two.assignment) == 2, 60)
 
 
 def test_topics_matching_a_pattern(scene: Scene) -> None:
-    """Later topics are found too; the pattern matches whole names."""
+    """The pattern matches whole topic names, and topics created later are found too."""
     consumer = scene.consumer(group_id="p", pattern_refresh_s=5.0)
     scene.run_until(consumer.subscribe(re.compile("t|u.*")))
-    scene.run_until(lambda: consumer.assignment == set(keys("t", 4)))
+    scene.run_until(lambda: consumer.assignment == set(partition_keys("t", 4)))
     scene.create("u1", 1)
     scene.create("tt", 1)
-    scene.run_until(lambda: consumer.assignment == {*keys("t", 4), *keys("u1", 1)}, 60)
+    scene.run_until(lambda: consumer.assignment == {*partition_keys("t", 4), *partition_keys("u1", 1)}, 60)
     scene.write("u1", 0, ["found"])
     records = scene.read(consumer, 41)
     assert {record.topic for record in records} == {"t", "u1"}
     scene.run_until(consumer.subscribe(["u1"]))
-    scene.run_until(lambda: consumer.assignment == set(keys("u1", 1)), 60)
+    scene.run_until(lambda: consumer.assignment == set(partition_keys("u1", 1)), 60)
 
 
 def test_committed_offsets_are_the_start_positions(scene: Scene) -> None:
-    """The offsets remain after all members left; a context manager subscribes and leaves."""
+    """A consumer used as a context manager starts at the offsets that an earlier member committed before it left."""
 
     async def read(count: int) -> list[tuple[int, int]]:
         found = []
@@ -169,8 +169,8 @@ def test_committed_offsets_are_the_start_positions(scene: Scene) -> None:
     assert sorted(seen) == [(partition, offset) for partition in range(4) for offset in range(10)]
 
 
-def test_listener_is_called_after_the_consumer(scene: Scene) -> None:
-    """The listener can seek in assigned partitions and read revoked positions."""
+def test_listener_can_use_the_consumer(scene: Scene) -> None:
+    """Partitions are already assigned in ``on_assigned``, which may seek, and still assigned in ``on_revoked``."""
     found: list[tuple[str, int]] = []
     consumer = scene.consumer(group_id="l")
 
@@ -195,6 +195,6 @@ def test_listener_is_called_after_the_consumer(scene: Scene) -> None:
     scene.run_until(consumer.close())
     assert found == [("assigned", 4), ("revoked", 4)]
     other = scene.consumer(group_id="l")
-    scene.run_until(other.assign(keys("t", 1)))
+    scene.run_until(other.assign(partition_keys("t", 1)))
     with pytest.raises(ValueError, match="already assigned"):
         scene.run_until(other.subscribe(["t"]))

@@ -1,11 +1,11 @@
-"""Consuming and producing in transactions, while partitions are lost and brokers change."""
+"""Consuming and producing in transactions while partitions are lost and reassigned."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 import pytest
-from client_consumer_scene import Scene, keys, values
+from client_consumer_scene import Scene, partition_keys, values
 from twisted.internet.defer import Deferred
 
 from kreplica.client.consumer import ConsumedRecord, Consumer
@@ -16,17 +16,17 @@ from kreplica.client_core.fetched_batches import Isolation
 from kreplica.runtime.pause import pause
 
 OVERRIDES = ("group.min.session.timeout.ms=3000", "group.initial.rebalance.delay.ms=0")
-(KEY,) = keys("t", 1)
+(KEY,) = partition_keys("t", 1)
 
 
 @pytest.fixture
 def scene() -> Iterator[Scene]:
-    """One broker, the topic t with ten records."""
-    made = Scene(5, overrides=OVERRIDES)
-    made.create("t")
-    made.write("t", 0, [str(number) for number in range(10)])
-    yield made
-    made.close()
+    """One broker, and the topic t with ten records."""
+    consumer_scene = Scene(5, overrides=OVERRIDES)
+    consumer_scene.create("t")
+    consumer_scene.write("t", 0, [str(number) for number in range(10)])
+    yield consumer_scene
+    consumer_scene.close()
 
 
 def member(scene: Scene, protocol: str) -> Consumer:
@@ -39,29 +39,29 @@ def member(scene: Scene, protocol: str) -> Consumer:
 
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
 def test_records_of_a_lost_assignment_are_committed_or_read_again(scene: Scene, protocol: str) -> None:
-    """Records of lost partitions are either committed or read again, although this member has rejoined."""
+    """After the member has rejoined, records of its lost partition are either committed or read again."""
     consumer = member(scene, protocol)
     (batch,) = scene.poll(consumer, timeout_s=10.0)
     before = consumer.identity
-    scene.simulated.simulation.network.isolate("application")
+    scene.brokers.simulation.network.isolate("application")
     scene.run_until(lambda: not consumer.assignment, timeout_s=60.0)
-    scene.simulated.simulation.network.heal()
+    scene.brokers.simulation.network.heal()
     scene.run_until(lambda: consumer.assignment == {KEY}, timeout_s=60.0)
     scene.run(2.0)
     assert consumer.identity == before
     producer = Producer(scene.cluster("producer"), ProducerOptions(transactional_id="p"))
-    refused = commits(scene, producer, consumer, batch.next_offset)
+    refused = commit_is_refused(scene, producer, consumer, batch.next_offset)
     assert refused or protocol == "consumer"  # the epoch is unchanged if no other member owned the partition
     scene.write("t", 0, ["more"])
-    read = scene.read(consumer, 11 if refused else 1)
-    assert values(read) == [*(values(batch) if refused else ()), "more"]
-    assert not commits(scene, producer, consumer, 11)
+    records = scene.read(consumer, 11 if refused else 1)
+    assert values(records) == [*(values(batch) if refused else ()), "more"]
+    assert not commit_is_refused(scene, producer, consumer, 11)
     assert scene.run_until(consumer.committed([KEY]))[KEY].offset == 11
     scene.run_until(producer.close())
 
 
-def commits(scene: Scene, producer: Producer, consumer: Consumer, offset: int) -> bool:
-    """Commit an offset in a transaction; return True if it was rejected."""
+def commit_is_refused(scene: Scene, producer: Producer, consumer: Consumer, offset: int) -> bool:
+    """Commit an offset in a transaction, and return True if the commit was refused."""
 
     async def commit() -> bool:
         try:
@@ -75,7 +75,7 @@ def commits(scene: Scene, producer: Producer, consumer: Consumer, offset: int) -
 
 
 def test_transaction_with_refused_offsets_is_aborted(scene: Scene) -> None:
-    """The abort after an unknown outcome does not fence the producer itself, and the next transaction succeeds."""
+    """The abort does not fence the producer, and its next transaction succeeds."""
     producer = Producer(scene.cluster("producer"), ProducerOptions(transactional_id="p"))
 
     async def commit(group: GroupIdentity) -> None:
@@ -93,20 +93,20 @@ def test_transaction_with_refused_offsets_is_aborted(scene: Scene) -> None:
 
 
 def test_handler_of_a_lost_and_returned_partition(scene: Scene) -> None:
-    """Records being processed are delivered again, followed by all later records."""
+    """The record that was being processed is delivered again, followed by all later records."""
     consumer = member(scene, "classic")
     seen: list[str] = []
 
     async def handle(record: ConsumedRecord) -> None:
         seen.append((record.value or b"").decode())
         if len(seen) == 1:
-            await pause(scene.simulated.host("application").reactor, 30.0)
+            await pause(scene.brokers.host("application").reactor, 30.0)
 
     running = Deferred.fromCoroutine(consumer.run(handle))
     scene.run_until(lambda: len(seen) == 1)
-    scene.simulated.simulation.network.isolate("application")
+    scene.brokers.simulation.network.isolate("application")
     scene.run_until(lambda: not consumer.assignment)
-    scene.simulated.simulation.network.heal()
+    scene.brokers.simulation.network.heal()
     scene.run_until(lambda: len(seen) == 11, timeout_s=60.0)
     assert seen == ["0", *(str(number) for number in range(10))]
     consumer.stop()

@@ -21,34 +21,34 @@ from kreplica.client.group.subscription import build_assignment, parse_assignmen
 from kreplica.client_core.errors import MalformedResponse
 from kreplica.model import TopicPartition
 
-NOWHERE: frozenset[str] = frozenset()
+NO_RACKS: frozenset[str] = frozenset()
 SEEDS = range(40)
 
 
 def topics(**counts: int) -> Topics:
-    return {name: dict.fromkeys(range(count), NOWHERE) for name, count in counts.items()}
+    return {name: dict.fromkeys(range(count), NO_RACKS) for name, count in counts.items()}
 
 
-def in_racks(*racks: str) -> Topics:
+def topic_in_racks(*racks: str) -> Topics:
     return {"t": {number: frozenset(rack.split("+")) for number, rack in enumerate(racks)}}
 
 
-def some_group(random: Random, static: float = 0.3) -> tuple[Topics, list[Member]]:
-    """Random topics, and members subscribed to some of them."""
-    there = topics(**{name: random.randrange(1, 9) for name in "abcd"[: random.randrange(1, 5)]})
+def random_group(random: Random, static: float = 0.3) -> tuple[Topics, list[Member]]:
+    """Return random topics, and members that subscribe to some of them."""
+    all_topics = topics(**{name: random.randrange(1, 9) for name in "abcd"[: random.randrange(1, 5)]})
     names = [f"m{number}" for number in range(random.randrange(1, 7))]
     members = []
     for name in random.sample(names, len(names)):
-        wanted = frozenset(random.sample(sorted(there), random.randrange(1, len(there) + 1)))
+        wanted = frozenset(random.sample(sorted(all_topics), random.randrange(1, len(all_topics) + 1)))
         members.append(Member(name, wanted, f"static-{9 - int(name[1])}" if random.random() < static else None))
-    return there, members
+    return all_topics, members
 
 
-def theirs(assignor, there: Topics, members: Sequence[Member]) -> dict[str, list[TopicPartition]]:
-    """Return the assignment by aiokafka."""
-    cluster = SimpleNamespace(topics=lambda: set(there), partitions_for_topic=lambda topic: set(there[topic]))
-    said = {each.member_id: ConsumerProtocolMemberMetadata(0, sorted(each.topics), b"") for each in members}
-    found = assignor.assign(cluster, said)
+def aiokafka_assignment(assignor, all_topics: Topics, members: Sequence[Member]) -> dict[str, list[TopicPartition]]:
+    """Return the assignment that an assignor of aiokafka computes."""
+    cluster = SimpleNamespace(topics=lambda: set(all_topics), partitions_for_topic=lambda topic: set(all_topics[topic]))
+    metadata = {each.member_id: ConsumerProtocolMemberMetadata(0, sorted(each.topics), b"") for each in members}
+    found = assignor.assign(cluster, metadata)
     return {member_id: sorted(parse_assignment(share.encode())) for member_id, share in found.items()}
 
 
@@ -57,27 +57,29 @@ def theirs(assignor, there: Topics, members: Sequence[Member]) -> dict[str, list
 )
 def test_assignments_equal_those_of_other_clients(name: str, other) -> None:
     for seed in SEEDS:
-        there, members = some_group(Random(seed), static=0.0)  # aiokafka has no others
-        ours = ASSIGNORS[name].assign(there, members)
-        assert {each: sorted(share) for each, share in ours.items()} == theirs(other(), there, members), seed
+        all_topics, members = random_group(Random(seed), static=0.0)  # aiokafka has no static members
+        ours = ASSIGNORS[name].assign(all_topics, members)
+        assert {each: sorted(share) for each, share in ours.items()} == aiokafka_assignment(
+            other(), all_topics, members
+        ), seed
 
 
 @pytest.mark.parametrize("name", ASSIGNORS)
 def test_each_partition_is_assigned_once(name: str) -> None:
-    """Each partition has one subscriber, independent of the order of members."""
+    """Each partition is assigned to one subscriber, regardless of the order of the members."""
     for seed in SEEDS:
         random = Random(seed)
-        there, members = some_group(random)
-        shares = ASSIGNORS[name].assign(there, members)
+        all_topics, members = random_group(random)
+        shares = ASSIGNORS[name].assign(all_topics, members)
         wanted = {topic for each in members for topic in each.topics}
         given = Counter(partition for share in shares.values() for partition in share)
-        assert given == Counter(TopicPartition(topic, number) for topic in wanted for number in there[topic])
+        assert given == Counter(TopicPartition(topic, number) for topic in wanted for number in all_topics[topic])
         assert all(partition.topic in each.topics for each in members for partition in shares[each.member_id])
-        assert shares == ASSIGNORS[name].assign(there, random.sample(members, len(members)))
+        assert shares == ASSIGNORS[name].assign(all_topics, random.sample(members, len(members)))
 
 
-def test_range_assigns_equal_numbers_of_each_topic() -> None:
-    """Members get equal partition numbers of each topic; static members are ordered by instance id."""
+def test_range_assigns_the_same_partitions_of_each_topic() -> None:
+    """A member gets the same partition numbers of each topic; static members are ordered by instance ID."""
     both = frozenset("ab")
     members = [Member("x", both, "2"), Member("y", both, "1"), Member("a", both)]
     shares = by_names(["range"])[0].assign(topics(a=4, b=4), members)
@@ -86,17 +88,19 @@ def test_range_assigns_equal_numbers_of_each_topic() -> None:
 
 
 def test_range_prefers_racks() -> None:
-    """Members get near partitions first, but not more of them."""
+    """Members get the partitions in their own rack first, but no more than their share."""
     members = [Member(name, frozenset("t"), rack=rack) for name, rack in (("1", "A"), ("2", "B"), ("3", None))]
-    shares = ASSIGNORS["range"].assign(in_racks("B+C", "A+C", "A+C", "B+C", "A+C", "B+C"), members)
+    shares = ASSIGNORS["range"].assign(topic_in_racks("B+C", "A+C", "A+C", "B+C", "A+C", "B+C"), members)
     assert {each: [one.partition for one in share] for each, share in shares.items()} == {
         "1": [1, 2], "2": [0, 3], "3": [4, 5],
     }  # fmt: skip
-    everywhere = ASSIGNORS["range"].assign(in_racks(*["A+B"] * 6), members[:2])
+    everywhere = ASSIGNORS["range"].assign(topic_in_racks(*["A+B"] * 6), members[:2])
     assert [one.partition for one in everywhere["1"]] == [0, 1, 2]
 
 
-def carried(members: Sequence[Member], shares: dict[str, list[TopicPartition]], generation: int) -> list[Member]:
+def rejoining_members(
+    members: Sequence[Member], shares: dict[str, list[TopicPartition]], generation: int
+) -> list[Member]:
     """Return the members as they join the next rebalance, with the user data of both sticky assignors."""
     return [
         Member(
@@ -113,69 +117,74 @@ def carried(members: Sequence[Member], shares: dict[str, list[TopicPartition]], 
 
 def test_sticky_assignment_is_equal_and_moves_little() -> None:
     """Only the partitions of a leaving member, or the share of a new one, move."""
-    sticky, there = ASSIGNORS["sticky"], topics(a=7, b=6)
+    sticky, all_topics = ASSIGNORS["sticky"], topics(a=7, b=6)
     members = [Member(f"m{number}", frozenset("ab")) for number in range(5)]
-    shares = sticky.assign(there, members)
+    shares = sticky.assign(all_topics, members)
     assert sorted(map(len, shares.values())) == [2, 2, 3, 3, 3]
-    rest = carried(members[1:], shares, 1)
-    without = sticky.assign(there, rest)
-    assert sorted(map(len, without.values())) == [3, 3, 3, 4]
-    for each in rest:
-        assert set(shares[each.member_id]) <= set(without[each.member_id])
-    again = sticky.assign(there, [*carried(rest, without, 2), members[0]])
-    assert len(again["m0"]) == 2
-    for each in rest:
-        assert set(again[each.member_id]) <= set(without[each.member_id])
+    remaining = rejoining_members(members[1:], shares, 1)
+    after_leave = sticky.assign(all_topics, remaining)
+    assert sorted(map(len, after_leave.values())) == [3, 3, 3, 4]
+    for each in remaining:
+        assert set(shares[each.member_id]) <= set(after_leave[each.member_id])
+    after_return = sticky.assign(all_topics, [*rejoining_members(remaining, after_leave, 2), members[0]])
+    assert len(after_return["m0"]) == 2
+    for each in remaining:
+        assert set(after_return[each.member_id]) <= set(after_leave[each.member_id])
 
 
 def test_sticky_assignment_is_as_balanced_as_others() -> None:
-    """Shares are as equal as kafka-python's while members join and leave."""
+    """For random groups, shares are at least as equal as those of aiokafka."""
     for seed in SEEDS:
-        there, members = some_group(Random(seed))
-        ours, other = ASSIGNORS["sticky"].assign(there, members), theirs(StickyPartitionAssignor(), there, members)
-        assert _unequal(ours) <= _unequal(other), seed
+        all_topics, members = random_group(Random(seed))
+        ours, other = (
+            ASSIGNORS["sticky"].assign(all_topics, members),
+            aiokafka_assignment(StickyPartitionAssignor(), all_topics, members),
+        )
+        assert _imbalance(ours) <= _imbalance(other), seed
 
 
-def _unequal(shares: dict[str, list[TopicPartition]]) -> int:
+def _imbalance(shares: dict[str, list[TopicPartition]]) -> int:
     return sum(len(share) ** 2 for share in shares.values())
 
 
-def test_later_of_two_claims_wins() -> None:
-    """A member that missed a generation does not take back partitions assigned to others meanwhile."""
-    there = topics(t=2)
+def test_claim_of_the_later_generation_wins() -> None:
+    """A member that missed a generation does not get back a partition assigned to another member since."""
+    all_topics = topics(t=2)
     zero, one = TopicPartition("t", 0), TopicPartition("t", 1)
     old = Member("old", frozenset("t"), user_data=build_eager([zero, one], 1))
     new = Member("new", frozenset("t"), user_data=build_eager([zero], 2))
-    assert ASSIGNORS["sticky"].assign(there, [old, new]) == {"new": [zero], "old": [one]}
+    assert ASSIGNORS["sticky"].assign(all_topics, [old, new]) == {"new": [zero], "old": [one]}
 
 
 def test_cooperative_members_revoke_first() -> None:
     """A partition that moves is unassigned in the first step, and assigned in the second."""
-    cooperative, there = ASSIGNORS["cooperative-sticky"], topics(t=6)
+    cooperative, all_topics = ASSIGNORS["cooperative-sticky"], topics(t=6)
     one, two = Member("one", frozenset("t")), Member("two", frozenset("t"))
-    shares = cooperative.assign(there, [one])
-    first = cooperative.assign(there, [*carried([one], shares, 1), two])
+    shares = cooperative.assign(all_topics, [one])
+    first = cooperative.assign(all_topics, [*rejoining_members([one], shares, 1), two])
     assert [each.partition for each in first["one"]] == [0, 1, 2]
     assert first["two"] == []
-    second = cooperative.assign(there, carried([one, two], first, 2))
+    second = cooperative.assign(all_topics, rejoining_members([one, two], first, 2))
     assert second["one"] == first["one"]
     assert [each.partition for each in second["two"]] == [3, 4, 5]
 
 
 def test_encodings_are_compatible_with_kafka_python() -> None:
-    """The encodings are subscriptions, assignments and user data."""
+    """Subscriptions, assignments and user data are exchanged in both directions."""
     owned = frozenset(TopicPartition(*each) for each in [("t", 2), ("t", 0), ("u", 1)])
-    said = protocols(by_names(ASSIGNORS), ["u", "t"], owned, (owned, 7), "A")
-    for row in said:
+    rows = protocols(by_names(ASSIGNORS), ["u", "t"], owned, (owned, 7), "A")
+    for row in rows:
         read = ConsumerProtocolSubscription.decode(row["metadata"])
         assert (read.topics, read.generation_id, read.rack_id) == (["t", "u"], 7, "A")
         assert [(each.topic, each.partitions) for each in read.owned_partitions] == [("t", [0, 2]), ("u", [1])]
-    eager = StickyPartitionAssignor.parse_member_metadata(ConsumerProtocolMemberMetadata.decode(said[2]["metadata"]))
+    eager = StickyPartitionAssignor.parse_member_metadata(ConsumerProtocolMemberMetadata.decode(rows[2]["metadata"]))
     assert ({tuple(each) for each in eager.partitions}, eager.generation) == (set(owned), 7)
-    cooperative = TheirCooperative.parse_member_metadata(ConsumerProtocolSubscription.decode(said[3]["metadata"]))
+    cooperative = TheirCooperative.parse_member_metadata(ConsumerProtocolSubscription.decode(rows[3]["metadata"]))
     assert ({tuple(each) for each in cooperative.partitions}, cooperative.generation) == (set(owned), 7)
-    theirs = ConsumerProtocolSubscription(version=1, topics=["t"], user_data=build_cooperative(5), owned_partitions=[])
-    (member,) = parse_members([{"member_id": "m", "metadata": theirs.encode()}])
+    other_client = ConsumerProtocolSubscription(
+        version=1, topics=["t"], user_data=build_cooperative(5), owned_partitions=[]
+    )
+    (member,) = parse_members([{"member_id": "m", "metadata": other_client.encode()}])
     assert (member.topics, cooperative_claim(member).generation) == (frozenset("t"), 5)
     data = ConsumerProtocolAssignment.decode(build_assignment(owned))
     assert [(each.topic, each.partitions) for each in data.assigned_partitions] == [("t", [0, 2]), ("u", [1])]

@@ -1,4 +1,4 @@
-"""Random joins, leaves, crashes and partitions: no partition has two owners, no commit is lost."""
+"""Random joins, leaves, crashes and network faults: no partition has two owners, and no commit is lost."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from kreplica.model import TopicPartition
 from kreplica.runtime.pause import pause
 from kreplica.testing.cluster.cluster import SimulatedCluster
 
-ANSWER_S = 0.05
+UNDELAYED_S_MAX = 0.05
 OLD_CONNECTION_S = 30.0
-"""Maximum age of data in flight on an abandoned connection."""
+"""Maximum age of a request in flight on an abandoned connection."""
 
 READERS_MAX = 4
 
@@ -24,33 +24,34 @@ READERS_MAX = 4
 class Commits:
     """Acknowledged commits of one group.
 
-    :ivar contradictions: lookups that returned less than an acknowledged commit.
+    :ivar contradictions: descriptions of lookups that returned a lower offset than an acknowledged commit.
     """
 
     def __init__(self) -> None:
         self.acknowledged: dict[TopicPartition, int] = dict.fromkeys((TopicPartition("t", each) for each in ALL), 0)
         self.contradictions: list[str] = []
         self.count = 0
-        self._doubtful: dict[TopicPartition, tuple[int, float]] = {}
+        self._slow_commits: dict[TopicPartition, tuple[int, float]] = {}
 
     def commit(self, offsets: dict[TopicPartition, int], started_s: float, ended_s: float) -> None:
-        """Record an acknowledged commit; a slow one was retried and may have been repeated after later ones."""
+        """Record an acknowledged commit; if it was slow, a retry may be executed after later commits."""
         self.count += 1
         for each, offset in offsets.items():
             self.acknowledged[each] = max(self.acknowledged[each], offset)
-            if ended_s - started_s > ANSWER_S:
-                before, at_s = self._doubtful.get(each, (offset, 0.0))
-                self._doubtful[each] = min(before, offset) if ended_s - at_s < OLD_CONNECTION_S else offset, ended_s
+            if ended_s - started_s > UNDELAYED_S_MAX:
+                before, at_s = self._slow_commits.get(each, (offset, 0.0))
+                self._slow_commits[each] = min(before, offset) if ended_s - at_s < OLD_CONNECTION_S else offset, ended_s
 
     def floor(self, partition: TopicPartition, now_s: float) -> int:
         """Return the lowest offset at which a reader may start."""
-        offset, at_s = self._doubtful.get(partition, (0, 0.0))
-        known = self.acknowledged[partition]
-        return min(offset, known) if partition in self._doubtful and now_s - at_s < OLD_CONNECTION_S else known
+        offset, at_s = self._slow_commits.get(partition, (0, 0.0))
+        acknowledged = self.acknowledged[partition]
+        is_uncertain = partition in self._slow_commits and now_s - at_s < OLD_CONNECTION_S
+        return min(offset, acknowledged) if is_uncertain else acknowledged
 
 
 class Worker(Reader):
-    """A reader that commits at random times, and checks the committed offsets of newly assigned partitions."""
+    """A reader that commits regularly, and checks that it finds acknowledged commits of earlier owners."""
 
     def __init__(self, brokers: SimulatedCluster, name: str, commits: Commits, random: Random, **options: object):
         super().__init__(brokers, name, **options)  # type: ignore[arg-type]
@@ -71,10 +72,10 @@ class Worker(Reader):
             self.positions[each] = committed
 
     async def on_revoked(self, partitions: Partitions) -> None:
-        self._note("revoked", partitions)
+        self._record_call("revoked", partitions)
         await pause(self.host.runtime.reactor, self.random.choice([0.0, 0.3, 3.0, 15.0]))
         await self.commit(partitions)
-        self._lost(partitions)
+        self._remove(partitions)
 
     async def commit(self, partitions: Partitions) -> None:
         offsets = {each: self.positions[each] + 1 for each in sorted(partitions) if each in self.positions}
@@ -88,8 +89,8 @@ class Worker(Reader):
             return
         self.commits.commit(offsets, started_s, self.brokers.simulation.now_s)
 
-    def _lost(self, partitions: Partitions) -> None:
-        super()._lost(partitions)
+    def _remove(self, partitions: Partitions) -> None:
+        super()._remove(partitions)
         for each in partitions:
             self.positions.pop(each, None)
 
@@ -105,11 +106,11 @@ class Worker(Reader):
         await self.membership.start()
         while True:
             await pause(self.host.runtime.reactor, 0.5 + self.random.random())
-            await self.commit(self.has)
+            await self.commit(self.owned)
 
 
 class Churn:
-    """One group, and its random events."""
+    """A group with random joins, leaves and failures."""
 
     def __init__(self, seed: int, kind: str) -> None:
         self.brokers = new_brokers(seed)
@@ -117,38 +118,40 @@ class Churn:
         self.kind = KINDS[kind]
         self.owners, self.commits = Owners(), Commits()
         self.workers: list[Worker] = []
-        self.made = 0
+        self.workers_started = 0
 
-    def come(self) -> None:
-        self.made += 1
-        worker = Worker(self.brokers, f"w{self.made}", self.commits, self.random, owners=self.owners, **self.kind)
+    def add_worker(self) -> None:
+        self.workers_started += 1
+        worker = Worker(
+            self.brokers, f"w{self.workers_started}", self.commits, self.random, owners=self.owners, **self.kind
+        )
         self.workers.append(worker)
         worker.begin()
 
-    def go(self) -> None:
-        worker = self._any()
+    def stop_worker(self) -> None:
+        worker = self._pop_random_worker()
         worker.end()
-        assert not worker.has
+        assert not worker.owned
 
-    def die(self) -> None:
-        self._any().die()
+    def kill_worker(self) -> None:
+        self._pop_random_worker().die()
 
-    def suspend(self) -> None:
-        """Suspend a reader; its partitions are free for others after its session."""
+    def suspend_worker(self) -> None:
+        """Suspend a reader; other readers may get its partitions when its session has expired."""
         worker = self.random.choice(self.workers)
         worker.host.pause()
-        self.owners.give(worker.name, worker.has)
+        self.owners.release(worker.name, worker.owned)
         self.brokers.run(self.random.choice([2.0, 14.0]))
-        self.owners.take_again(worker.name, worker.has)
+        self.owners.reclaim(worker.name, worker.owned)
         worker.host.resume()
 
-    def isolate(self) -> None:
+    def isolate_worker(self) -> None:
         name = self.random.choice(self.workers).name
         self.brokers.simulation.network.isolate(name)
         self.brokers.run(self.random.choice([1.0, 5.0, 20.0]))
         self.brokers.simulation.network.heal()
 
-    def lose_coordinator(self) -> None:
+    def restart_coordinator(self) -> None:
         number = coordinator_of(self.brokers)
         if number == -1:
             return
@@ -157,9 +160,15 @@ class Churn:
         self.brokers.run_until(self.brokers.brokers[number].start())
 
     def step(self) -> None:
-        possible = [self.come] if len(self.workers) < READERS_MAX else []
+        possible = [self.add_worker] if len(self.workers) < READERS_MAX else []
         if self.workers:
-            possible += [self.go, self.die, self.suspend, self.isolate, self.lose_coordinator]
+            possible += [
+                self.stop_worker,
+                self.kill_worker,
+                self.suspend_worker,
+                self.isolate_worker,
+                self.restart_coordinator,
+            ]
         self.random.choice([*possible, *possible[:1]])()
         self.brokers.run(self.random.choice([0.1, 1.0, 10.0]))
 
@@ -169,7 +178,7 @@ class Churn:
 
 @pytest.mark.parametrize(("seed", "kind"), list(enumerate(KINDS)))
 def test_no_partition_has_two_owners(seed: int, kind: str) -> None:
-    """At the end all partitions are assigned to the remaining members."""
+    """After random events, the remaining members own all partitions, and no partition ever had two owners."""
     run(seed, kind, steps=10)
 
 
@@ -187,9 +196,9 @@ def run(seed: int, kind: str, steps: int) -> None:
         assert churn.owners.contradictions == []
         assert churn.commits.contradictions == []
     if not churn.workers:
-        churn.come()
+        churn.add_worker()
     settle(churn.brokers, *churn.workers, timeout_s=120.0)
     assert churn.commits.count > steps
     while churn.workers:
-        churn.go()
+        churn.stop_worker()
     churn.brokers.stop()

@@ -1,4 +1,4 @@
-"""A connection that sends at once writes to its socket within the request, and keeps the order of requests."""
+"""``send_at_once``: each request is written to the socket immediately, in the order of the requests."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
-from client_peer import heartbeat, heartbeat_answer
+from client_peer import heartbeat, heartbeat_response
 from twisted.internet.protocol import Factory, Protocol
 
 from kreplica.client.connection import Connection, connect
@@ -17,29 +17,28 @@ from kreplica.wire.messages import HEARTBEAT, METADATA
 from tests.support.real_reactor import run
 
 LONG = b"\0" * 30_000_000
-"""Longer than the socket's buffers."""
+"""A request body larger than the socket's buffers."""
 
 
 class Broker(Protocol):
-    """Responds to heartbeats after it has read everything before them, and records the APIs of all requests."""
+    """Responds to heartbeats, and records the API keys of all requests."""
 
     def connectionMade(self) -> None:
-        """Start a stream of frames."""
         self.factory.peers.append(self)  # type: ignore[union-attr]
         self.frames = FrameReader()
         self.apis: list[int] = []
 
     def dataReceived(self, data: bytes) -> None:
-        """Respond to complete heartbeats."""
+        """Record complete requests, and respond to heartbeats."""
         for request in self.frames.feed(data):
             header = parse_request_header(request)
             self.apis.append(header.api_key)
             if header.api_key == HEARTBEAT.key:
-                self.transport.write(heartbeat_answer(header.correlation_id))
+                self.transport.write(heartbeat_response(header.correlation_id))
 
 
 def talk(use: Callable[[Connection, list[Broker]], Awaitable[Any]]) -> Any:
-    """Return the result of work with a connection that sends at once, and the broker's side of it."""
+    """Call ``use`` with a connection that sends at once and its broker-side protocols, and return the result."""
 
     async def scene() -> Any:
         from twisted.internet import reactor
@@ -62,12 +61,12 @@ def talk(use: Callable[[Connection, list[Broker]], Awaitable[Any]]) -> Any:
 
 
 def test_request_is_sent_before_the_call_returns() -> None:
-    """The transport has nothing left to send."""
+    """When the call returns, the transport has nothing left to send."""
 
     async def use(connection: Connection, _: list[Broker]) -> None:
-        answer = heartbeat(connection)
+        response = heartbeat(connection)
         assert connection.transport not in connection.transport.reactor.getWriters()
-        await answer
+        await response
 
     talk(use)
 
@@ -85,8 +84,8 @@ def test_requests_keep_their_order_when_the_socket_is_full() -> None:
     assert talk(use) == [METADATA.key, METADATA.key, HEARTBEAT.key]
 
 
-def test_request_after_the_peer_has_closed_fails() -> None:
-    """The error of the send closes the connection, and the request fails."""
+def test_send_error_closes_the_connection() -> None:
+    """If the socket refuses data, the connection is closed and the request fails."""
 
     async def use(connection: Connection, peers: list[Broker]) -> None:
         await heartbeat(connection)

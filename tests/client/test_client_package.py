@@ -7,14 +7,14 @@ import kreplica.client
 
 
 def test_exported_names():
-    """The names exist and are listed."""
+    """All exported names exist, and ``dir`` lists them."""
     assert set(kreplica.client.__all__) <= set(dir(kreplica.client))
     for name in kreplica.client.__all__:
         assert getattr(kreplica.client, name) is not None
 
 
 def test_connection_imports_no_client():
-    """Importing a connection does not import consumers, producers and admin."""
+    """Importing the connection module does not import consumers, producers or the admin client."""
     script = (
         "import sys, kreplica.client.connection\n"
         "parts = ('admin', 'consumer', 'group', 'producer')\n"

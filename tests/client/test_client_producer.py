@@ -1,4 +1,4 @@
-"""Records of a producer are in the log, once and in order."""
+"""A producer writes records to the log once and in order."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_many_records_in_order(scene: Scene, options: dict[str, Any]) -> None:
 
 
 def test_acks_0(scene: Scene) -> None:
-    """A record is considered written when it is sent, with an unknown offset."""
+    """A record's Deferred fires when the record is sent, with an unknown offset."""
     producer = scene.producer(acks=0)
     written = [scene.run(producer.send("t", value, partition=0)) for value in numbers(3)]
     assert [each.offset for each in written] == [-1, -1, -1]
@@ -89,7 +89,7 @@ def test_nulls_and_timestamps(scene: Scene) -> None:
 
 
 def test_values_other_than_bytes_are_refused(scene: Scene) -> None:
-    """A value that is not bytes is rejected without effect on others."""
+    """A key or value that is not bytes is refused, without effect on other records."""
     producer = scene.producer()
     fine = producer.send("t", b"fine", partition=0)
     with pytest.raises(TypeError):
@@ -104,7 +104,7 @@ def test_values_other_than_bytes_are_refused(scene: Scene) -> None:
 
 
 def test_records_of_one_iteration_share_a_batch(scene: Scene) -> None:
-    """Without linger, records of one reactor iteration are one batch, as are those sent while it is in flight."""
+    """Without linger, a batch contains the records sent in one reactor iteration or while a batch is in flight."""
     producer = scene.producer()
     first = [producer.send("t", value, partition=0) for value in numbers(5)]
     first[0].addCallback(lambda _: None)
@@ -114,11 +114,11 @@ def test_records_of_one_iteration_share_a_batch(scene: Scene) -> None:
         producer.send("t", value, partition=0)
         scene.brokers.simulation.step()
     scene.run(producer.flush())
-    assert scene.batches(0) == [5, 7]
+    assert scene.records_per_batch(0) == [5, 7]
 
 
 def test_linger(scene: Scene) -> None:
-    """A batch waits for more records until its linger time; a full one does not wait."""
+    """A batch waits for more records until its linger time ends; a full one does not wait."""
     producer = scene.producer(linger_s=1.0, batch_size=1000)
     scene.run(producer.send("t", b"warm", partition=1))
     early = producer.send("t", b"early", partition=0)
@@ -131,11 +131,11 @@ def test_linger(scene: Scene) -> None:
     scene.brokers.run(0.2)
     assert [each.called for each in full] == [True, True, False]
     scene.run(producer.flush())
-    assert scene.batches(0) == [2, 2, 1]
+    assert scene.records_per_batch(0) == [2, 2, 1]
 
 
 def test_oversized_batch_is_split(scene: Scene) -> None:
-    """The batch is split repeatedly, and the order is kept."""
+    """The batch is split repeatedly, and the records stay in order."""
     scene.run(scene.brokers.client().change_settings("t", {"max.message.bytes": "400"}))
     producer = scene.producer()
     sent = [producer.send("t", value * 10, partition=0) for value in numbers(200)]
@@ -145,7 +145,7 @@ def test_oversized_batch_is_split(scene: Scene) -> None:
 
 
 def test_oversized_record(scene: Scene) -> None:
-    """Only the record fails, at the producer or the broker; later records are written."""
+    """Only the oversized record fails, whether the producer or the broker refuses it."""
     scene.run(scene.brokers.client().change_settings("t", {"max.message.bytes": "400"}))
     producer = scene.producer(request_size_max=5000)
     before, large, after = (producer.send("t", value, partition=0) for value in (b"a", b"b" * 1000, b"c"))
@@ -161,7 +161,7 @@ def test_oversized_record(scene: Scene) -> None:
 
 
 def test_keys(scene: Scene) -> None:
-    """Records with one key go to the partition that all Kafka clients choose."""
+    """Records with a key go to the partition that other Kafka clients choose for it."""
     producer = scene.producer()
     for number in range(20):
         key = b"key-%d" % number
@@ -180,7 +180,7 @@ def test_records_without_a_key_fill_one_partition_at_a_time(scene: Scene) -> Non
 
 
 def test_other_partitioners(scene: Scene) -> None:
-    """Partitions are used in turn, or by librdkafka's hash."""
+    """Other partitioners choose partitions in turn, or by librdkafka's hash."""
     producer = scene.producer(partitioner=RoundRobinPartitioner)
     turns = [scene.run(producer.send("t", b"", key=b"k")).partition.partition for _ in range(8)]
     assert turns == [(turns[0] + number) % 4 for number in range(8)]
@@ -191,7 +191,7 @@ def test_other_partitioners(scene: Scene) -> None:
 
 
 def test_topic_created_later(scene: Scene) -> None:
-    """The topic's records wait, in order, without blocking others."""
+    """Records for a missing topic wait in order for its creation, without blocking others."""
     producer = scene.producer()
     sent = [producer.send("new", value, partition=0) for value in numbers(5)]
     flushed = Deferred.fromCoroutine(producer.flush())
@@ -204,7 +204,7 @@ def test_topic_created_later(scene: Scene) -> None:
 
 
 def test_missing_topic_or_partition(scene: Scene) -> None:
-    """The records fail after a while and free their memory; a partition created meanwhile gets them."""
+    """Records fail after a timeout and free their memory, unless the partition is created in time."""
     producer = scene.producer(topic_timeout_s=2.0)
     for topic, partition in (("nope", None), ("nope", 1), ("t", 17)):
         error = scene.error(producer.send(topic, b"x", partition=partition))
@@ -217,11 +217,11 @@ def test_missing_topic_or_partition(scene: Scene) -> None:
     assert scene.run(more).partition == TopicPartition("t", 5)
 
 
-def test_partition_named_before_it_exists(scene: Scene) -> None:
-    """Records sent to it by key do not overtake those sent by number."""
+def test_partition_used_before_it_exists(scene: Scene) -> None:
+    """Records sent to it by key do not overtake records sent earlier by partition number."""
     producer = scene.producer()
     scene.run(producer.send("t", b"", partition=0))
-    named = [producer.send("t", value, partition=4) for value in numbers(3)]
+    numbered = [producer.send("t", value, partition=4) for value in numbers(3)]
     scene.run(scene.brokers.client().create_partitions("t", 5))
     scene.brokers.wait_in_sync("t", range(5))
     scene.run(scene.cluster.refresh(("t",)))
@@ -229,11 +229,11 @@ def test_partition_named_before_it_exists(scene: Scene) -> None:
     key = next(key for key in numbers(1000) if partition_of_key(key, 5) == 4)
     keyed = producer.send("t", b"keyed", key=key)
     scene.run(producer.flush())
-    assert [scene.run(each).offset for each in (*named, keyed)] == [0, 1, 2, 3]
+    assert [scene.run(each).offset for each in (*numbered, keyed)] == [0, 1, 2, 3]
 
 
 def test_exhausted_epochs(scene: Scene) -> None:
-    """The producer requests another id and continues."""
+    """The producer requests a new producer ID and continues."""
     scene.run(scene.brokers.client().change_settings("t", {"max.message.bytes": "400"}))
     producer = scene.producer()
     scene.run(producer.send("t", b"a", partition=0))
@@ -251,7 +251,7 @@ def test_exhausted_epochs(scene: Scene) -> None:
 
 
 def test_memory_is_bounded(scene: Scene) -> None:
-    """A full producer rejects records until memory is free; accepted records are not lost."""
+    """A producer with a full buffer refuses records until memory is free; accepted records are not lost."""
     producer = scene.producer(memory_size_max=10_000, batch_size=1000, linger_s=100.0)
     sent = [producer.send("t", b"x" * 100, partition=0)]
     while not sent[-1].called:
@@ -277,7 +277,7 @@ def test_batches_are_full_when_memory_is_scarce(scene: Scene) -> None:
 
     scene.run(write())
     for partition in range(2):
-        counts = scene.batches(partition)
+        counts = scene.records_per_batch(partition)
         assert sum(counts) == 2000
         assert len(counts) <= 2000 / 17 + 2
 
@@ -287,11 +287,11 @@ def test_send_all_with_little_memory(scene: Scene) -> None:
     assert scene.run(producer.send_all("t", [OutgoingRecord(value, partition=0) for value in numbers(1000)])) == 1000
     assert scene.values(0) == numbers(1000)
 
-    async def coming() -> AsyncIterator[bytes]:
+    async def streamed_values() -> AsyncIterator[bytes]:
         for value in numbers(10):
             yield value
 
-    assert scene.run(producer.send_all("t", coming())) == 10
+    assert scene.run(producer.send_all("t", streamed_values())) == 10
 
 
 def test_send_all_reports_failures(scene: Scene) -> None:
@@ -310,20 +310,20 @@ def test_waiting_for_memory_may_be_cancelled(scene: Scene) -> None:
     """Cancelling one waiter does not affect the others."""
     producer = scene.producer(memory_size_max=2_000, linger_s=100.0)
     producer.send("t", b"x" * 1900, partition=0)
-    rooms = [Deferred.fromCoroutine(producer.room()) for _ in range(3)]
+    waits = [Deferred.fromCoroutine(producer.room()) for _ in range(3)]
     failed: list[Any] = []
-    rooms[1].addErrback(failed.append)
-    rooms[1].cancel()
+    waits[1].addErrback(failed.append)
+    waits[1].cancel()
     assert failed[0].check(CancelledError)
-    scene.run(rooms[0])
-    scene.run(rooms[2])
+    scene.run(waits[0])
+    scene.run(waits[2])
 
 
 # --- cancelling and closing ---
 
 
 def test_cancelled_record_is_written(scene: Scene) -> None:
-    """Only the notification is cancelled."""
+    """Cancelling a record's Deferred cancels only the notification."""
     producer = scene.producer()
     sent = producer.send("t", b"x", partition=0)
     sent.cancel()
@@ -333,7 +333,7 @@ def test_cancelled_record_is_written(scene: Scene) -> None:
 
 
 def test_close_flushes(scene: Scene) -> None:
-    """Closing flushes, and later records are rejected."""
+    """Closing flushes accepted records, and later ones are refused."""
     producer = scene.producer(linger_s=100.0)
     sent = producer.send("t", b"x", partition=0)
     scene.run(producer.close())
@@ -342,8 +342,8 @@ def test_close_flushes(scene: Scene) -> None:
     scene.run(producer.close())
 
 
-def test_exit_by_an_exception_waits_for_nothing(scene: Scene) -> None:
-    """Pending records fail, as do waiters for memory or a flush."""
+def test_exit_by_an_exception_does_not_flush(scene: Scene) -> None:
+    """If an exception leaves the context manager, pending records fail at once."""
     producer = scene.producer(linger_s=100.0, batch_size=200)
     sent: list[Deferred[Any]] = []
 
@@ -359,7 +359,7 @@ def test_exit_by_an_exception_waits_for_nothing(scene: Scene) -> None:
 
 
 def test_close_while_connecting(scene: Scene) -> None:
-    """The connection attempt ends, and nothing is logged."""
+    """Closing ends the connection attempt, and nothing is logged."""
     producer = scene.producer(acks=1)
     scene.run(scene.cluster.refresh(("t",)))
     scene.brokers.simulation.network.isolate("application")
@@ -371,8 +371,8 @@ def test_close_while_connecting(scene: Scene) -> None:
     watch.check()
 
 
-def test_killed_program_leaves_nothing(scene: Scene) -> None:
-    """Coroutines dropped with their host end silently."""
+def test_dropped_coroutine_ends_silently(scene: Scene) -> None:
+    """A coroutine that is closed while it waits for a record raises and logs nothing."""
 
     async def work() -> None:
         async with scene.producer(linger_s=5.0) as producer:
@@ -395,7 +395,6 @@ def test_killed_program_leaves_nothing(scene: Scene) -> None:
         {"delivery_timeout_s": 0.0},
     ],
 )
-def test_contradictory_options(options: dict[str, Any]) -> None:
-    """Contradicting options raise ValueError."""
+def test_invalid_options_are_refused(options: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=r"acks|idempotent|greater than 0|must not be negative"):
         ProducerOptions(**options)

@@ -23,7 +23,7 @@ def scene() -> Iterator[Scene]:
 
 
 def send_for(scene: Scene, producer: Producer, seconds: float, sent: list[Deferred[Any]]) -> None:
-    """Send a numbered record to partition 0 every few milliseconds."""
+    """Send three numbered records to partition 0 every few milliseconds."""
     until_s = scene.brokers.simulation.now_s + seconds
     while scene.brokers.simulation.now_s < until_s:
         sent += [producer.send("t", b"%d" % (len(sent) + more), partition=0) for more in range(3)]
@@ -52,7 +52,7 @@ def test_leaders_die(scene: Scene) -> None:
 
 @pytest.mark.parametrize("one_way", [False, True])
 def test_connections_break(scene: Scene, one_way: bool) -> None:
-    """Responses are lost; leaders recognize retries."""
+    """If responses are lost, leaders recognize the retries as duplicates."""
     producer = scene.producer(batch_size=300)
     sent: list[Deferred[Any]] = []
     network = scene.brokers.simulation.network
@@ -71,18 +71,18 @@ def test_leaders_change(scene: Scene) -> None:
         send_for(scene, producer, 0.2, sent)
         replicas = [leader, *(number for number in (1, 2, 3) if number != leader)]
         scene.run(scene.brokers.client().reassign("t", 0, replicas))
-        scene.run(lambda leader=leader: _elected(scene, leader))
+        scene.run(lambda leader=leader: _elect(scene, leader))
     check_all_written(scene, producer, sent)
 
 
-def _elected(scene: Scene, leader: int) -> bool:
+def _elect(scene: Scene, leader: int) -> bool:
     if scene.brokers.leader_of("t", 0) != leader:
         scene.run(scene.brokers.client().elect_preferred("t", 0))
     return scene.brokers.leader_of("t", 0) == leader
 
 
 def test_partition_without_leader(scene: Scene) -> None:
-    """Unsent records fail after their timeout as not written; other partitions continue."""
+    """While a partition has no leader, its records fail after their timeout; other partitions continue."""
     scene.create("single", 3)
     producer = scene.producer(delivery_timeout_s=3.0)
     leader = scene.brokers.leader_of("single", 0)
@@ -101,7 +101,7 @@ def test_partition_without_leader(scene: Scene) -> None:
 
 
 def test_missing_response(scene: Scene) -> None:
-    """The outcome of the record is unknown."""
+    """If the response does not arrive, the outcome of the record is unknown; later records are written."""
     cluster = scene.new_cluster(request_timeout_s=1.0)
     producer = scene.producer(cluster=cluster, delivery_timeout_s=2.0)
     scene.run(producer.send("t", b"first", partition=0))
@@ -117,7 +117,7 @@ def test_missing_response(scene: Scene) -> None:
 
 
 def test_all_brokers_are_down(scene: Scene) -> None:
-    """Memory fills up to the limit; sending continues when brokers are available again."""
+    """Buffered records fill the memory up to the limit; sending continues when the cluster returns."""
     producer = scene.producer(memory_size_max=5_000, batch_size=500)
     scene.run(producer.send("t", b"0", partition=0))
     network = scene.brokers.simulation.network
@@ -132,12 +132,12 @@ def test_all_brokers_are_down(scene: Scene) -> None:
     network.heal()
     scene.run(room)
     scene.run(producer.flush())
-    taken = len(sent) - len(refused)
-    assert scene.values(0) == [b"%d" % number for number in range(taken + 1)]
+    accepted_count = len(sent) - len(refused)
+    assert scene.values(0) == [b"%d" % number for number in range(accepted_count + 1)]
 
 
 def test_closing_without_responses(scene: Scene) -> None:
-    """Sent records have an unknown outcome, and no timer remains."""
+    """If the producer is closed before the response arrives, the outcome of the record is unknown."""
     producer = scene.producer()
     scene.run(producer.send("t", b"first", partition=0))
     scene.brokers.simulation.network.isolate("application")

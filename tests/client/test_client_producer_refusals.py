@@ -1,4 +1,4 @@
-"""The outcome of records that a broker rejects before writing is known."""
+"""Records that a broker refuses before it writes them have a known outcome."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from kreplica.testing.simulator.simulation import DATA_DIRECTORY
 
 
 def test_too_few_replicas_in_sync() -> None:
-    """The leader rejects the record, which fails as not written after its timeout."""
+    """The leader refuses the record, which fails after its timeout as not written."""
     scene = Scene(brokers=3, overrides=("min.insync.replicas=2",))
     leader = scene.brokers.leader_of("t", 0)
     for number in {1, 2, 3} - {leader}:
@@ -30,7 +30,7 @@ def test_too_few_replicas_in_sync() -> None:
 
 
 def test_a_full_disk_while_other_batches_wait_for_followers() -> None:
-    """No batch after the rejected one is written twice, and the producer keeps its epoch."""
+    """After one batch is refused, no later batch is written twice, and the producer keeps its epoch."""
     scene = Scene(brokers=3, overrides=("replica.lag.time.max.ms=60000", "min.insync.replicas=2"))
     leader = scene.brokers.leader_of("t", 0)
     cluster = scene.new_cluster(request_timeout_s=2.0)

@@ -1,4 +1,4 @@
-"""Transactions of a producer are visible completely or not at all."""
+"""A producer's transactions become visible completely or not at all."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ def scene() -> Iterator[Scene]:
 def committed_offsets(scene: Scene, group: str) -> dict[TopicPartition, CommittedOffset]:
     async def ask(connection: Any) -> dict[TopicPartition, CommittedOffset]:
         body = {"group_id": group, "topics": None, "groups": [{"group_id": group, "topics": None}]}
-        answer = await scene.cluster.request(connection, OFFSET_FETCH, body)
-        return dict(parse_committed(answer["groups"][0]["topics"], group))
+        response = await scene.cluster.request(connection, OFFSET_FETCH, body)
+        return dict(parse_committed(response["groups"][0]["topics"], group))
 
     return scene.run(scene.cluster.at_coordinator(CoordinatorKind.GROUP, group, ask))
 
@@ -51,16 +51,16 @@ async def write(producer: Producer, *values: bytes) -> None:
 
 
 def test_committed_transaction_is_visible(scene: Scene) -> None:
-    """All its records become visible in all partitions at the commit."""
+    """At the commit, the records of all partitions become visible."""
     producer = scene.producer(transactional_id="x")
     for number in range(3):
         scene.run(producer.begin())
         sent = producer.send("t", b"%d" % number, partition=0)
         scene.run(producer.send("t", b"%d" % number, partition=1))
         scene.run(sent)
-        assert len(scene.committed(0)) == number
+        assert len(scene.committed_values(0)) == number
         scene.run(producer.commit())
-        assert scene.committed(0) == scene.committed(1) == [b"%d" % each for each in range(number + 1)]
+        assert scene.committed_values(0) == scene.committed_values(1) == [b"%d" % each for each in range(number + 1)]
 
 
 def test_aborted_transaction_is_invisible(scene: Scene) -> None:
@@ -75,11 +75,11 @@ def test_aborted_transaction_is_invisible(scene: Scene) -> None:
     scene.run(producer.begin())
     scene.run(write(producer, b"c", b"d"))
     scene.run(producer.commit())
-    assert (scene.committed(0), scene.committed(1), scene.values(3)) == ([b"c"], [b"d"], [])
+    assert (scene.committed_values(0), scene.committed_values(1), scene.values(3)) == ([b"c"], [b"d"], [])
 
 
 def test_abort_with_batches_in_flight(scene: Scene) -> None:
-    """The abort waits for their responses; all records stay invisible."""
+    """The abort waits for the responses to the batches; all records stay invisible."""
     producer = scene.producer(transactional_id="x", batch_size=200)
     for _ in range(3):
         scene.run(producer.begin())
@@ -90,7 +90,7 @@ def test_abort_with_batches_in_flight(scene: Scene) -> None:
     scene.run(producer.begin())
     scene.run(producer.send("t", b"seen", partition=0))
     scene.run(producer.commit())
-    assert scene.committed(0) == [b"seen"]
+    assert scene.committed_values(0) == [b"seen"]
 
 
 def test_context_manager_commits_or_aborts(scene: Scene) -> None:
@@ -109,7 +109,7 @@ def test_context_manager_commits_or_aborts(scene: Scene) -> None:
     scene.run(good())
     assert isinstance(scene.error(bad()), RuntimeError)
     scene.run(good())
-    assert scene.committed(0) == [b"good", b"good"]
+    assert scene.committed_values(0) == [b"good", b"good"]
 
 
 def test_an_empty_transaction(scene: Scene) -> None:
@@ -132,7 +132,7 @@ def test_invalid_calls_are_refused(scene: Scene) -> None:
 
 
 def test_second_producer_fences_the_first(scene: Scene) -> None:
-    """The open transaction of the first is aborted."""
+    """The first producer's open transaction is aborted, and its later operations fail."""
     old, new = scene.producer(transactional_id="x"), scene.producer(transactional_id="x")
     scene.run(old.begin())
     scene.run(old.send("t", b"old", partition=0))
@@ -142,11 +142,11 @@ def test_second_producer_fences_the_first(scene: Scene) -> None:
     assert isinstance(scene.error(old.commit()), ProducerUnusable)
     assert isinstance(scene.error(old.send("t", b"more")), ProducerUnusable)
     assert isinstance(scene.error(old.abort()), ProducerUnusable)
-    assert scene.committed(0) == [b"new"]
+    assert scene.committed_values(0) == [b"new"]
 
 
 def test_records_of_a_fenced_producer_fail(scene: Scene) -> None:
-    """All later operations fail too."""
+    """A record sent by a fenced producer fails, and so do later operations."""
     old, new = scene.producer(transactional_id="x"), scene.producer(transactional_id="x")
     scene.run(old.begin())
     scene.run(old.send("t", b"old", partition=0))
@@ -169,11 +169,11 @@ def test_failed_record_fails_the_transaction(scene: Scene) -> None:
     scene.run(producer.begin())
     scene.run(producer.send("t", b"next", partition=0))
     scene.run(producer.commit())
-    assert scene.committed(0) == [b"next"]
+    assert scene.committed_values(0) == [b"next"]
 
 
 def test_a_record_without_a_partition_fails_the_transaction(scene: Scene) -> None:
-    """A record that fails before it is in a batch is not missing from a committed transaction."""
+    """If a record fails before it is added to a batch, the transaction cannot be committed."""
     producer = scene.producer(transactional_id="x", topic_timeout_s=0.5)
     scene.run(producer.begin())
     scene.run(producer.send("t", b"written", partition=0))
@@ -184,11 +184,11 @@ def test_a_record_without_a_partition_fails_the_transaction(scene: Scene) -> Non
     scene.run(producer.begin())
     scene.run(producer.send("t", b"seen", partition=0))
     scene.run(producer.commit())
-    assert scene.committed(0) == [b"seen"]
+    assert scene.committed_values(0) == [b"seen"]
 
 
 def test_offsets_belong_to_the_transaction(scene: Scene) -> None:
-    """The offsets are committed with it or not at all."""
+    """Offsets sent in a transaction are committed with it or not at all."""
     producer = scene.producer(transactional_id="x")
     scene.run(producer.begin())
     scene.run(producer.send("t", b"", partition=1))
@@ -202,7 +202,7 @@ def test_offsets_belong_to_the_transaction(scene: Scene) -> None:
 
 
 def test_offsets_of_another_group_are_refused(scene: Scene) -> None:
-    """The transaction can only be aborted (KIP-447)."""
+    """If the group refuses the offsets, the transaction can only be aborted (KIP-447)."""
     producer = scene.producer(transactional_id="x")
     scene.run(producer.begin())
     error = scene.error(producer.send_offsets({T0: 5}, GroupIdentity("g", 3, "nobody")))
@@ -215,7 +215,7 @@ def test_offsets_of_another_group_are_refused(scene: Scene) -> None:
 
 
 def test_commit_without_a_response(scene: Scene) -> None:
-    """The commit's outcome is unknown and the producer unusable; the next producer can be used."""
+    """The commit's outcome is unknown, and the producer is unusable; a new producer works."""
     cluster = scene.new_cluster(request_timeout_s=1.0, operation_timeout_s=3.0)
     producer = scene.producer(cluster=cluster, transactional_id="x")
     scene.run(producer.begin())
@@ -230,7 +230,7 @@ def test_commit_without_a_response(scene: Scene) -> None:
 
 
 def test_cancelled_commit(scene: Scene) -> None:
-    """If cancelled during EndTxn, the outcome is unknown; if cancelled before, the transaction stays open."""
+    """A commit cancelled before EndTxn leaves the transaction open; during EndTxn, its outcome is unknown."""
     producer = scene.producer(transactional_id="x", linger_s=0.0)
     scene.run(producer.begin())
     producer.send("t", b"x", partition=0)
@@ -238,7 +238,7 @@ def test_cancelled_commit(scene: Scene) -> None:
     commit.cancel()
     assert isinstance(scene.error(commit), CancelledError)
     scene.run(producer.commit())
-    assert scene.committed(0) == [b"x"]
+    assert scene.committed_values(0) == [b"x"]
     scene.run(producer.begin())
     scene.run(producer.send("t", b"y", partition=0))
     commit = Deferred.fromCoroutine(producer.commit())
@@ -248,17 +248,17 @@ def test_cancelled_commit(scene: Scene) -> None:
 
 
 def test_close_aborts(scene: Scene) -> None:
-    """The open transaction stays invisible, and consumers do not wait for it."""
+    """The open transaction is aborted: it stays invisible, and consumers do not wait for it."""
     producer = scene.producer(transactional_id="x")
     scene.run(producer.begin())
     scene.run(producer.send("t", b"x", partition=0))
     scene.run(producer.close())
     scene.run(scene.producer().send("t", b"plain", partition=0))
-    assert scene.committed(0) == [b"plain"]
+    assert scene.committed_values(0) == [b"plain"]
 
 
 def test_brokers_die_during_transactions() -> None:
-    """Committed records are visible once, in order, and no others."""
+    """Only committed records become visible, once and in order."""
     scene = Scene(brokers=3)
     producer = scene.producer(transactional_id="x", batch_size=200)
     expected: list[bytes] = []
@@ -280,5 +280,5 @@ def test_brokers_die_during_transactions() -> None:
             scene.run(scene.brokers.brokers[victim].start())
             scene.brokers.wait_in_sync("t", range(4))
     assert len(expected) >= 6 * 20
-    assert scene.committed(0) == expected
+    assert scene.committed_values(0) == expected
     scene.close()

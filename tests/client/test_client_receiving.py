@@ -1,4 +1,4 @@
-"""Long responses over real connections are received directly into their buffer (``receive_in_place``)."""
+"""Long responses over real connections are received directly into their own buffers."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
-from client_peer import answer_bytes, heartbeat, heartbeat_answer
+from client_peer import heartbeat, heartbeat_response, response_frame
 from twisted.internet.defer import Deferred
 from twisted.internet.protocol import Factory, Protocol
 
@@ -22,10 +22,10 @@ from tests.support.real_reactor import run
 VERSION = 12
 LIMITS = FetchLimits(isolation=Isolation.READ_UNCOMMITTED, wait_ms=0, size_min=1, size_max=1, partition_size_max=1)
 LONG = bytes(range(256)) * 12_000
-HELD_BACK = 1_000_000
+CUT_OFF_BYTES = 1_000_000
 
 
-def fetch_answer(correlation_id: int, records: bytes) -> bytes:
+def fetch_response(correlation_id: int, records: bytes) -> bytes:
     partition = {
         "partition_index": 0,
         "error_code": 0,
@@ -37,21 +37,20 @@ def fetch_answer(correlation_id: int, records: bytes) -> bytes:
         "records": records,
     }
     body = {"throttle_time_ms": 0, "error_code": 0, "session_id": 0}
-    return answer_bytes(
+    return response_frame(
         FETCH, VERSION, correlation_id, {**body, "responses": [{"topic": "t", "partitions": [partition]}]}
     )
 
 
 class Broker(Protocol):
-    """Responds to a fetch with long records, each a byte longer than the previous one, and to heartbeats at once.
+    """Responds to fetches with long records of increasing length, and to heartbeats.
 
-    :ivar ends_early: close the connection in the middle of a long response.
+    :ivar ends_early: True if it closes the connection in the middle of a long response.
     """
 
     ends_early = False
 
     def connectionMade(self) -> None:
-        """Start a stream of frames."""
         self.frames = FrameReader()
 
     def dataReceived(self, data: bytes) -> None:
@@ -59,18 +58,18 @@ class Broker(Protocol):
         for request in self.frames.feed(data):
             header = parse_request_header(request)
             if header.api_key == HEARTBEAT.key:
-                self.transport.write(heartbeat_answer(header.correlation_id))
+                self.transport.write(heartbeat_response(header.correlation_id))
                 continue
-            answer = fetch_answer(header.correlation_id, LONG + bytes(header.correlation_id))
+            response = fetch_response(header.correlation_id, LONG + bytes(header.correlation_id))
             if self.ends_early:
-                self.transport.write(answer[:-HELD_BACK])
+                self.transport.write(response[:-CUT_OFF_BYTES])
                 self.transport.loseConnection()
             else:
-                self.transport.write(answer)
+                self.transport.write(response)
 
 
 def talk(use: Callable[[Connection], Awaitable[Any]], *, ends_early: bool = False) -> Any:
-    """Return the result of work with a connection to such a broker."""
+    """Call ``use`` with a connection to a ``Broker``, and return the result."""
 
     async def scene() -> Any:
         from twisted.internet import reactor
@@ -103,14 +102,14 @@ def test_long_and_short_responses_in_turn() -> None:
         for _ in range(4):
             fetches.append(fetch(connection))
             heartbeat(connection)
-        answers = [await answer for answer in fetches]
-        return [bytes(answer["responses"][0]["partitions"][0]["records"]) for answer in answers]
+        responses = [await response for response in fetches]
+        return [bytes(response["responses"][0]["partitions"][0]["records"]) for response in responses]
 
     assert talk(use) == [LONG + bytes(number) for number in (0, 2, 4, 6)]
 
 
 def test_connection_lost_within_a_response() -> None:
-    """The request fails with a lost connection."""
+    """If the broker closes the connection within a response, the request fails."""
 
     async def use(connection: Connection) -> None:
         with pytest.raises(ConnectionLost):
@@ -120,15 +119,15 @@ def test_connection_lost_within_a_response() -> None:
 
 
 def test_connection_closed_within_a_response() -> None:
-    """Later data is ignored."""
+    """If the client closes the connection within a response, the rest of the data is ignored."""
 
     async def use(connection: Connection) -> None:
-        asked = fetch(connection)
-        first = heartbeat(connection)
-        behind = fetch(connection)
-        first.addCallback(lambda _: connection.close())
-        await asked
+        first_fetch = fetch(connection)
+        ping = heartbeat(connection)
+        second_fetch = fetch(connection)
+        ping.addCallback(lambda _: connection.close())
+        await first_fetch
         with pytest.raises(ConnectionLost):
-            await behind
+            await second_fetch
 
     talk(use)

@@ -17,7 +17,7 @@ from kreplica.wire.records import Record
 KEY = TopicPartition("t", 0)
 
 
-def fetched(position: int, *batches: bytes) -> FetchedRecords:
+def fetched_records(position: int, *batches: bytes) -> FetchedRecords:
     data = memoryview(b"".join(batches))
     return FetchedRecords(KEY, data, position, next_offset_after(data, position, KEY))
 
@@ -36,67 +36,67 @@ def marker(offset: int) -> bytes:
     return bytes(made)
 
 
-def take_all(stock: FetchBuffer, position: int) -> list[tuple[list[int], int]]:
-    """Return (offsets, next position) of all batches."""
+def take_all(buffer: FetchBuffer, position: int) -> list[tuple[list[int], int]]:
+    """Take all batches, and return (offsets, next position) of each."""
     found = []
-    while not stock.is_empty:
-        taken, position = stock.take(position)
+    while not buffer.is_empty:
+        taken, position = buffer.take(position)
         found.append(([] if taken is None else [record.offset for record in taken], position))
     return found
 
 
 def test_gaps_and_records_before_the_position() -> None:
-    """Compaction leaves gaps in and between batches; a response may contain earlier records."""
-    stock = FetchBuffer()
-    stock.add(fetched(4, batch(0, 2, 4, 5), batch(8, 9), marker(10)))
-    stock.add(fetched(11, batch(20, 20)))
-    assert len(stock) == 2
-    assert take_all(stock, 4) == [([4, 5, 9], 10), ([], 11), ([20], 21), ([], 21)]
-    assert stock.size == 0
+    """Compaction leaves gaps in and between batches; a response may start with records before the position."""
+    buffer = FetchBuffer()
+    buffer.add(fetched_records(4, batch(0, 2, 4, 5), batch(8, 9), marker(10)))
+    buffer.add(fetched_records(11, batch(20, 20)))
+    assert len(buffer) == 2
+    assert take_all(buffer, 4) == [([4, 5, 9], 10), ([], 11), ([20], 21), ([], 21)]
+    assert buffer.size == 0
 
 
 def test_small_batches_are_delivered_together() -> None:
-    """The batches must come from one leader."""
-    stock = FetchBuffer()
+    """Consecutive small batches of one leader epoch are delivered together, up to a limit."""
+    buffer = FetchBuffer()
     many = [batch(first, *range(first, first + 100)) for first in range(0, 500, 100)]
     large = [build_batch([Record(offset, 5, None, bytes(50_000))], base_offset=offset) for offset in (500, 501, 502)]
     other = [batch(503, 503), batch(504, 504, epoch=4), batch(505, 505, epoch=4)]
-    stock.add(fetched(0, *many, *large, *other))
+    buffer.add(fetched_records(0, *many, *large, *other))
     found = []
     position = 0
-    while not stock.is_empty:
-        taken, position = stock.take(position)
+    while not buffer.is_empty:
+        taken, position = buffer.take(position)
         if taken is not None:
             found.append((len(taken), taken.next_offset, taken.leader_epoch))
     assert found == [(300, 300, 3), (200, 500, 3), (2, 502, -1), (1, 503, -1), (1, 504, 3), (2, 506, 4)]
 
 
 def test_returned_records_come_first() -> None:
-    """Responses that arrived meanwhile follow them."""
-    stock = FetchBuffer()
-    stock.add(fetched(0, batch(0, 0, 1, 2)))
-    taken, _ = stock.take(0)
+    """Records that are put back are delivered before those of later responses."""
+    buffer = FetchBuffer()
+    buffer.add(fetched_records(0, batch(0, 0, 1, 2)))
+    taken, _ = buffer.take(0)
     assert isinstance(taken, ConsumedBatch)
     first, others = taken.split(1)
     assert (first.next_offset, others.next_offset) == (1, 3)
     assert first.leader_epoch == others.leader_epoch == 3
-    stock.put_back(others)
-    stock.add(fetched(3, batch(3, 3)))
-    assert take_all(stock, 1) == [([1, 2], 3), ([], 3), ([3], 4), ([], 4)]
+    buffer.put_back(others)
+    buffer.add(fetched_records(3, batch(3, 3)))
+    assert take_all(buffer, 1) == [([1, 2], 3), ([], 3), ([3], 4), ([], 4)]
 
 
 def test_damaged_batch() -> None:
     """Batches before a damaged one are delivered; later data is discarded."""
     broken = bytearray(batch(1, 1))
     broken[-2] ^= 1
-    stock = FetchBuffer()
-    stock.add(fetched(0, batch(0, 0), bytes(broken)))
-    stock.add(fetched(2, batch(2, 2)))
-    assert stock.take(0)[1] == 1
+    buffer = FetchBuffer()
+    buffer.add(fetched_records(0, batch(0, 0), bytes(broken)))
+    buffer.add(fetched_records(2, batch(2, 2)))
+    assert buffer.take(0)[1] == 1
     with pytest.raises(CorruptBatch, match="offset 1"):
-        stock.take(1)
-    assert stock.is_empty
-    assert stock.size == 0
+        buffer.take(1)
+    assert buffer.is_empty
+    assert buffer.size == 0
 
 
 def test_malformed_records() -> None:
@@ -105,7 +105,7 @@ def test_malformed_records() -> None:
     from kreplica.wire.batch_building import seal
     from kreplica.wire.batches import HEADER_SIZE, parse_header
 
-    stock = FetchBuffer()
-    stock.add(fetched(0, seal(parse_header(made), b"\x10" + made[HEADER_SIZE + 1 :])))
+    buffer = FetchBuffer()
+    buffer.add(fetched_records(0, seal(parse_header(made), b"\x10" + made[HEADER_SIZE + 1 :])))
     with pytest.raises(CorruptBatch, match="t-0 from offset 0"):
-        stock.take(0)
+        buffer.take(0)

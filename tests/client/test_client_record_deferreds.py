@@ -1,4 +1,4 @@
-"""The Deferreds of records behave like Deferreds."""
+"""``RecordDeferred``, the result of a sent record, behaves like a Deferred."""
 
 from __future__ import annotations
 
@@ -19,119 +19,119 @@ from kreplica.model import TopicPartition
 WRITTEN = Written(TopicPartition("t", 0), 5, 7)
 
 
-def keep(*promises: RecordDeferred | CompletionCounter) -> None:
-    complete_records(promises, [WRITTEN] * len(promises))
+def complete(*deferreds: RecordDeferred | CompletionCounter) -> None:
+    complete_records(deferreds, [WRITTEN] * len(deferreds))
 
 
-@pytest.mark.parametrize("early", [True, False])
-def test_callbacks(early: bool) -> None:
+@pytest.mark.parametrize("callbacks_first", [True, False])
+def test_callbacks(callbacks_first: bool) -> None:
     """The callbacks are called once, whether added before or after the result."""
-    promise, seen = RecordDeferred(), []
-    if not early:
-        keep(promise)
-    promise.addCallback(seen.append)
-    promise.addCallback(lambda _: seen.append("more"))
-    if early:
-        keep(promise)
+    deferred, seen = RecordDeferred(), []
+    if not callbacks_first:
+        complete(deferred)
+    deferred.addCallback(seen.append)
+    deferred.addCallback(lambda _: seen.append("more"))
+    if callbacks_first:
+        complete(deferred)
     assert seen == [WRITTEN, "more"]
     with pytest.raises(AlreadyCalledError):
-        promise.callback(WRITTEN)
+        deferred.callback(WRITTEN)
 
 
-@pytest.mark.parametrize("early", [True, False])
-def test_awaiting(early: bool) -> None:
-    """Awaiting, gathering, chaining and returning it from a callback yield the result."""
-    promises = [RecordDeferred() for _ in range(5)]
-    if not early:
-        keep(*promises)
+@pytest.mark.parametrize("callbacks_first", [True, False])
+def test_awaiting(callbacks_first: bool) -> None:
+    """A RecordDeferred can be awaited, gathered, chained and returned from a callback."""
+    deferreds = [RecordDeferred() for _ in range(5)]
+    if not callbacks_first:
+        complete(*deferreds)
 
     async def wait() -> Written:
-        return await promises[0]
+        return await deferreds[0]
 
     @inlineCallbacks
     def old_style() -> Any:
-        return (yield promises[1])
+        return (yield deferreds[1])
 
     first: Deferred[None] = Deferred()
-    first.addCallback(lambda _: promises[2])
+    first.addCallback(lambda _: deferreds[2])
     first.callback(None)
     chained: Deferred[Written] = Deferred()
-    promises[3].chainDeferred(chained)
-    found = gatherResults([Deferred.fromCoroutine(wait()), old_style(), first, chained, promises[4]])
-    if early:
-        keep(*promises)
+    deferreds[3].chainDeferred(chained)
+    found = gatherResults([Deferred.fromCoroutine(wait()), old_style(), first, chained, deferreds[4]])
+    if callbacks_first:
+        complete(*deferreds)
     seen: list[Any] = []
     found.addCallback(seen.extend)
     assert seen[:3] == [WRITTEN] * 3
 
 
 def test_cancelling() -> None:
-    """A cancelled Deferred ignores the outcome."""
-    promise, failed = RecordDeferred(), []
-    promise.addErrback(failed.append)
-    promise.cancel()
+    """A cancelled RecordDeferred ignores its result."""
+    deferred, failed = RecordDeferred(), []
+    deferred.addErrback(failed.append)
+    deferred.cancel()
     assert failed[0].check(CancelledError)
     quiet = RecordDeferred()
     quiet.cancel()
-    keep(promise, quiet)
+    complete(deferred, quiet)
     quiet.addErrback(lambda failure: failed.append(failure))
     assert len(failed) == 2
 
 
-def test_deferreds_are_independent() -> None:
-    """Callbacks of one Deferred are not called for another."""
+def test_records_complete_independently() -> None:
+    """A record's callback is not called when another record completes."""
     first, second, seen = RecordDeferred(), RecordDeferred(), []
     first.addCallback(seen.append)
-    keep(second)
+    complete(second)
     assert seen == []
-    keep(first)
+    complete(first)
     assert seen == [WRITTEN]
 
 
 def test_counting() -> None:
-    """A counter is notified once per record."""
+    """A completion counter fires when all of its records have completed."""
     countdown = CompletionCounter()
     countdown.pending = 3
     done, seen = countdown.wait(), []
     done.addCallback(seen.append)
-    keep(countdown, RecordDeferred(), countdown)
+    complete(countdown, RecordDeferred(), countdown)
     assert seen == []
-    keep(countdown)
+    complete(countdown)
     assert seen == [None]
 
 
 class UnhandledTests(SynchronousTestCase):
-    """Errors without errback."""
+    """Errors that no errback has handled."""
 
     def setUp(self) -> None:
         gc.collect()
-        self.flushLoggedErrors()  # collects objects of other tests
+        self.flushLoggedErrors()  # discards the errors of other tests
 
     def test_unhandled_error_is_logged(self) -> None:
-        """The log entry equals that of any Deferred."""
-        RecordDeferred().errback(ValueError("nobody looks"))
+        """The error is logged as for any Deferred."""
+        RecordDeferred().errback(ValueError("unhandled"))
         gc.collect()
         (failure,) = self.flushLoggedErrors(ValueError)
-        assert "nobody looks" in str(failure.value)
+        assert "unhandled" in str(failure.value)
 
 
 @pytest.mark.parametrize(("error", "is_logged"), [(TransactionFailed("aborted"), False), (RecordTooLarge("x"), True)])
-def test_dropped_deferreds_of_an_aborted_transaction_are_silent(error: ClientError, is_logged: bool) -> None:
-    """The error is reported by ``abort``; Deferreds that are kept fail."""
+def test_unhandled_errors_of_an_aborted_transaction_are_not_logged(error: ClientError, is_logged: bool) -> None:
+    """Deferreds that are kept fail in both cases; the error of a dropped one is logged unless it is an abort."""
     found: list[object] = []
     logged: list[object] = []
 
     def note(event: object) -> None:
         logged.append(event)
 
-    gc.collect()  # ignores objects of other tests
+    gc.collect()  # frees the objects of other tests
     before, after = RecordDeferred(), RecordDeferred()
     before.addErrback(lambda failure: found.append(failure.value))
-    for promise in (before, after, RecordDeferred()):
-        fail_record(promise, error)
+    for deferred in (before, after, RecordDeferred()):
+        fail_record(deferred, error)
     after.addErrback(lambda failure: found.append(failure.value))
     globalLogPublisher.addObserver(note)
-    del promise
+    del deferred
     gc.collect()
     globalLogPublisher.removeObserver(note)
     assert found == [error, error]

@@ -22,7 +22,7 @@ KEY = TopicPartition("t", 0)
 
 
 @pytest.mark.parametrize(("known_epoch", "is_fetching"), [(13, False), (14, True), (15, True)])
-def test_leader_of_an_earlier_epoch_is_not_asked(known_epoch: int, is_fetching: bool) -> None:
+def test_no_validation_by_a_leader_of_an_earlier_epoch(known_epoch: int, is_fetching: bool) -> None:
     """A former leader would report a truncation, so the metadata is refreshed instead."""
     simulation = Simulation(1)
     runtime = runtime_of(simulation.host("application").runtime)
@@ -30,11 +30,11 @@ def test_leader_of_an_earlier_epoch_is_not_asked(known_epoch: int, is_fetching: 
     topic = TopicView("t", (PartitionView(0, 1, known_epoch, (1,), (1,)),))
     broker = BrokerView(1, Address("broker-1", 9092))
     cluster.view = ClusterView("c", 1, {1: broker}, {"t": topic})
-    asked: list[Any] = []
+    lookups: list[Any] = []
     failed: list[ClientError] = []
 
     async def unreachable(*_: Any) -> Any:
-        asked.append(None)
+        lookups.append(None)
         await Deferred()
 
     cluster.connection = unreachable  # type: ignore[method-assign]
@@ -46,11 +46,11 @@ def test_leader_of_an_earlier_epoch_is_not_asked(known_epoch: int, is_fetching: 
         on_failed=lambda _, error: failed.append(error),
         on_validated=lambda: None,
     )
-    reading = PartitionState(KEY)
-    reading.begin_at(56, 14)
-    validator.validate([reading])
-    assert reading.position == 56
+    state = PartitionState(KEY)
+    state.begin_at(56, 14)
+    validator.validate([state])
+    assert state.position == 56
     assert [type(each) for each in failed] == ([] if is_fetching else [LeaderUnknown])
-    assert bool(asked) == is_fetching
+    assert bool(lookups) == is_fetching
     assert all(error.retriable for error in failed)
     validator.close()
