@@ -56,21 +56,21 @@ class BlockingClient:
         return data
 
     def reply(self) -> Reply:
-        """Return the next message."""
+        """Return the next response or event."""
         data = self._frame()
         return Reply(*REPLY_HEADER.unpack_from(data), data[REPLY_HEADER.size :])
 
-    def ask(self, request: Request, xid: int = 1) -> list[Reply]:
-        """Send a request; return the events before its response, followed by the response."""
+    def exchange(self, request: Request, xid: int = 1) -> list[Reply]:
+        """Send a request, and return the events that arrive before its response, followed by the response."""
         self.send(request_frame(xid, opcode_of(request), request.encode()))
         replies = [self.reply()]
         while replies[-1].xid != xid:
             replies.append(self.reply())
         return replies
 
-    def answer(self, request: Request) -> bytes:
-        """Return the body of a successful response."""
-        reply = self.ask(request)[-1]
+    def call(self, request: Request) -> bytes:
+        """Send a request that must succeed, and return the body of its response."""
+        reply = self.exchange(request)[-1]
         assert reply.error == 0, (request, reply)
         return reply.body
 

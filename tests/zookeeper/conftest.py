@@ -1,4 +1,4 @@
-"""The servers that the tests of this directory run against."""
+"""Servers for the tests of this directory."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.support.real_reactor import run
 from tests.support.real_zookeeper import RealZooKeeper
 from tests.support.zookeeper_scene import RealServerUnderTest, Scenario, Scene, ServerUnderTest, play
 
-# That of the real server in these tests, so that sessions expire equally fast.
+# The same as the real server's in these tests, so that sessions expire equally fast.
 TICK_TIME_MS = 200
 
 SERVERS = ["real", "embedded", "simulated"]
@@ -24,7 +24,7 @@ SERVERS = ["real", "embedded", "simulated"]
 
 @pytest.fixture(scope="session")
 def real_zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealServerUnderTest]:
-    """One real ZooKeeper for the whole run; syncing to disk would only make it slower."""
+    """One real ZooKeeper for the whole run; it does not sync to disk, which would only make it slower."""
     directory: Path = tmp_path_factory.mktemp("zookeeper")
     with RealZooKeeper(directory, sync_to_disk=False) as zookeeper:
         yield RealServerUnderTest(zookeeper)
@@ -52,8 +52,7 @@ class EmbeddedServerUnderTest:
 
 
 class SimulatedServerUnderTest:
-    """An embedded coordinator on a simulated host, with its store on the simulated disk; clients are on another host.
-    """
+    """An embedded coordinator on a simulated host and disk; clients are on another simulated host."""
 
     def run(self, scenario: Scenario, timeout_s: float = 30.0) -> None:
         simulation = Simulation(seed=1)
@@ -69,13 +68,13 @@ class SimulatedServerUnderTest:
 
 @pytest.fixture
 def embedded_zookeeper(tmp_path: Path) -> EmbeddedServerUnderTest:
-    """The embedded coordinator on the real reactor, with SQLite."""
+    """The embedded coordinator on the real reactor, with an SQLite store."""
     return EmbeddedServerUnderTest(tmp_path / "coordinator")
 
 
 @pytest.fixture
 def simulated_zookeeper() -> SimulatedServerUnderTest:
-    """The embedded coordinator in virtual time."""
+    """The embedded coordinator in a simulation."""
     return SimulatedServerUnderTest()
 
 
@@ -87,6 +86,6 @@ def scene() -> CoordinatorScene:
 
 @pytest.fixture(params=SERVERS)
 def zookeeper_server(request: pytest.FixtureRequest) -> ServerUnderTest:
-    """Each kind of server in turn: a contract test runs once against each."""
+    """Each kind of server: a contract test runs once with each."""
     server: ServerUnderTest = request.getfixturevalue(f"{request.param}_zookeeper")
     return server

@@ -1,4 +1,4 @@
-"""A protocol-level client for tests of the coordinator: it sends given requests and returns all responses."""
+"""A protocol-level client for tests of the coordinator, which returns every message that it receives."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Reply(NamedTuple):
 
     @property
     def event(self) -> tuple[EventType, str]:
-        """Return the decoded event."""
+        """The decoded event: (type, path)."""
         assert self.xid == XID_WATCH_EVENT, self
         event = decode_watch_event(Reader(self.body))
         return event.type, event.path
@@ -84,13 +84,13 @@ class Peer(Protocol):
         self.transport.write(data)
 
     def send(self, request: Request) -> int:
-        """Send a request; return its transaction ID."""
+        """Send a request, and return its transaction ID."""
         self._xid += 1
         self.send_raw(request_frame(self._xid, opcode_of(request), request.encode()))
         return self._xid
 
     def send_code(self, opcode: int, body: bytes) -> int:
-        """Send a request of an operation without a record type."""
+        """Send a request whose operation has no class, and return its transaction ID."""
         self._xid += 1
         self.send_raw(request_frame(self._xid, opcode, body))
         return self._xid
@@ -100,7 +100,7 @@ class Peer(Protocol):
         data = await self.frames.get()
         return Reply(*REPLY_HEADER.unpack_from(data), data[REPLY_HEADER.size :])
 
-    async def ask(self, request: Request) -> Reply:
+    async def request(self, request: Request) -> Reply:
         """Send a request and return its response; no other message may arrive in between."""
         xid = self.send(request)
         reply = await self.next()
@@ -110,7 +110,7 @@ class Peer(Protocol):
     async def connect(
         self, timeout_ms: int = 10_000, session: ConnectResponse | None = None, last_zxid_seen: int = 0
     ) -> ConnectResponse:
-        """Do the handshake for a new session or an existing one."""
+        """Perform the handshake for a new or an existing session."""
         session_id, password = (session.session_id, session.password) if session else (0, bytes(16))
         self.send_raw(frame(ConnectRequest(last_zxid_seen, timeout_ms, session_id, password).encode()))
         return ConnectResponse.decode(Reader(await self.frames.get()))
@@ -132,11 +132,11 @@ class Scene:
         self.start()
 
     def store(self) -> Store:
-        """Return the store of the coordinator's state."""
+        """Return a store on the coordinator's disk."""
         return DiskStore(DATA_DIRECTORY, self.host.runtime.disk, self.host.runtime.offload)
 
     def start(self) -> None:
-        """Start a coordinator on the state of the last one."""
+        """Start a coordinator with the state that the previous one has stored."""
         self.coordinator = EmbeddedZooKeeper(
             self.host.runtime,
             port=PORT,
@@ -167,13 +167,13 @@ class Scene:
         peer = self.peer(host)
         return peer, self.run(peer.connect(timeout_ms))
 
-    def run(self, what: Any) -> Any:
-        """Advance virtual time until a Deferred or coroutine has ended."""
-        return self.simulation.run_until(what)
+    def run(self, goal: Any) -> Any:
+        """Advance virtual time until a Deferred or coroutine completes, and return its result."""
+        return self.simulation.run_until(goal)
 
-    def ask(self, peer: Peer, request: Request) -> Reply:
+    def request(self, peer: Peer, request: Request) -> Reply:
         """Send a request and return its response."""
-        reply: Reply = self.run(peer.ask(request))
+        reply: Reply = self.run(peer.request(request))
         return reply
 
     def pass_time(self, seconds: float) -> None:

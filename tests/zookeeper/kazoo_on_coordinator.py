@@ -1,8 +1,8 @@
 """A pytest plugin that runs kazoo's own test suite on embedded coordinators instead of ZooKeeper.
 
-kazoo is not changed: its harness gets a cluster from one function, and that function is replaced. Each process of the
-run has a coordinator in a process of its own. ``DOES_NOT_APPLY`` lists the skipped tests with reasons; an entry that
-matches no test ends the run.
+kazoo itself is not modified: the plugin only replaces the function from which kazoo's harness gets its cluster. Each
+process of the run starts its own coordinator process. ``DOES_NOT_APPLY`` lists the skipped tests with reasons; an entry
+that matches no test ends the run with an error.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ import pytest
 
 from tests.support.coordinator import CoordinatorProcess
 
-# kazoo's harness creates key stores for a Java server when it is imported; the coordinator does not need them.
+# kazoo's harness imports jks to create key stores for a Java server; the coordinator does not need them.
 sys.modules.setdefault("jks", types.ModuleType("jks"))
-# A single test counts live objects with a package that is otherwise unused; others have classes of that name.
+# One test counts live objects with objgraph; other packages have classes with the same names.
 _objgraph = types.ModuleType("objgraph")
 _objgraph.count = lambda name: sum(  # type: ignore[attr-defined]
     type(each).__name__ == name and type(each).__module__.startswith("kazoo.") for each in gc.get_objects()
@@ -32,31 +32,31 @@ os.environ.setdefault("ZOOKEEPER_VERSION", "3.9.0")
 from kazoo.testing import harness  # noqa: E402  it needs the two lines above
 
 DOES_NOT_APPLY = {
-    "test_slow_connect": "counts calls of the clock, also those of other threads, and asks nothing of a server",
-    "test_gevent_handler.py": "kazoo's handler for gevent, which is another client side of the same requests",
-    "test_eventlet_handler.py": "kazoo's handler for eventlet, likewise",
-    "Gevent": "gevent again",
-    "Eventlet": "eventlet again",
-    "eventlet": "eventlet again",
+    "test_slow_connect": "counts clock calls, including those of other threads, and does not depend on the server",
+    "test_gevent_handler.py": "tests kazoo's gevent handler, another client-side implementation of the same requests",
+    "test_eventlet_handler.py": "tests kazoo's eventlet handler, likewise",
+    "Gevent": "needs gevent",
+    "Eventlet": "needs eventlet",
+    "eventlet": "needs eventlet",
     "test_sasl.py": "configures the JAAS file of kazoo's own servers",
     "test_build.py": "compares the server's version with that of kazoo's build machine",
     "test_client.py::TestSSLClient": "configures the key stores of kazoo's own servers",
-    "test_client.py::TestReconfig": "reconfigures an ensemble: the coordinator is one server",
+    "test_client.py::TestReconfig": "reconfigures an ensemble, but the coordinator is a single server",
     "test_client.py::TestClient::test_update_host_list": "stops one server of three",
     "test_connection.py::TestReadOnlyMode": "stops two servers of three; the third becomes read-only",
 }
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    left_out = [item for item in items if any(mark in item.nodeid for mark in DOES_NOT_APPLY)]
-    if unused := [mark for mark in DOES_NOT_APPLY if not any(mark in item.nodeid for item in left_out)]:
-        raise pytest.UsageError(f"no test of kazoo is called {', '.join(unused)}")
-    config.hook.pytest_deselected(items=left_out)
-    items[:] = [item for item in items if item not in left_out]
+    skipped = [item for item in items if any(mark in item.nodeid for mark in DOES_NOT_APPLY)]
+    if unused := [mark for mark in DOES_NOT_APPLY if not any(mark in item.nodeid for item in skipped)]:
+        raise pytest.UsageError(f"no test of kazoo matches {', '.join(unused)}")
+    config.hook.pytest_deselected(items=skipped)
+    items[:] = [item for item in items if item not in skipped]
 
 
 class CoordinatorServer(CoordinatorProcess):
-    """A member of a cluster, with the names that kazoo's tests call."""
+    """A cluster member with the methods that kazoo's tests call."""
 
     def run(self) -> None:
         self.start()
@@ -66,10 +66,10 @@ class CoordinatorServer(CoordinatorProcess):
 
 
 class CoordinatorCluster:
-    """A cluster with one member, which lives until the run ends: kazoo stops its cluster after every test class."""
+    """A cluster of one server that keeps running when kazoo stops its cluster after each test class."""
 
     def __init__(self, directory: Path) -> None:
-        # A session that only a timeout can end would otherwise cost the suite at least 4 s each time.
+        # With the default tick time, each session that ends only by a timeout would cost the suite at least 4 s.
         self.server = CoordinatorServer(directory, tick_time_ms=1000)
 
     def __iter__(self) -> Iterator[CoordinatorServer]:

@@ -43,7 +43,7 @@ BAD_BYTES = [
     pytest.param(request_frame(1, Opcode.SET_DATA, pack_text("/a") + b"\xff\xff\xff\xf0" + bytes(4)), id="data"),
     pytest.param(request_frame(1, Opcode.CREATE, pack_text("/a") + pack_buffer(b"") + b"\x7f\xff\xff\xff"), id="acl"),
     pytest.param(request_frame(1, Opcode.DELETE, Delete("/a").encode() + b"x"), id="an extra byte"),
-    pytest.param(request_frame(1, Opcode.MULTI, bytes(8)), id="cut multi"),
+    pytest.param(request_frame(1, Opcode.MULTI, bytes(8)), id="truncated multi"),
     pytest.param(request_frame(1, Opcode.MULTI, struct.pack(">i?i", 4, False, -1)), id="read in multi"),
     pytest.param(
         request_frame(1, Opcode.MULTI, struct.pack(">i?ii", 2, False, -1, -17) + bytes(40)), id="negative size in multi"
@@ -55,13 +55,13 @@ BAD_BYTES = [
 @pytest.mark.parametrize("junk", BAD_BYTES)
 @pytest.mark.parametrize("in_session", [False, True])
 def test_malformed_request_closes_its_connection_only(scene: Scene, junk: bytes, in_session: bool) -> None:
-    """Other clients are not affected, and nothing is changed."""
+    """Other clients are not affected, and no znode is created."""
     other, _ = scene.session()
     peer = scene.session()[0] if in_session else scene.peer()
     peer.send_raw(junk)
     scene.run(peer.closed)
-    assert scene.ask(other, Ping()).error == 0
-    assert scene.ask(other, Exists("/a")).error == NoNode.code
+    assert scene.request(other, Ping()).error == 0
+    assert scene.request(other, Exists("/a")).error == NoNode.code
     assert scene.simulation.failures == []
 
 
@@ -78,19 +78,19 @@ def test_malformed_request_closes_its_connection_only(scene: Scene, junk: bytes,
     opcode=st.sampled_from([*Opcode, 0, 99]),
 )
 def test_any_body_of_any_operation(body: bytes, opcode: int) -> None:
-    """The request is answered, or its connection is closed; other clients continue."""
-    scene = _FUZZED.setdefault("scene", Scene())
+    """The request gets a response, or its connection is closed; other clients are not affected."""
+    scene = _FUZZED_SCENE.setdefault("scene", Scene())
     peer, _ = scene.session()
     peer.send_code(opcode, body)
     scene.run(lambda: bool(peer.is_closed or peer.frames.pending))
     peer.transport.abortConnection()
     other, _ = scene.session()
-    assert scene.ask(other, Exists("/")).error == 0
+    assert scene.request(other, Exists("/")).error == 0
     assert scene.simulation.failures == []
 
 
 # One coordinator for all examples, as in production.
-_FUZZED: dict[str, Scene] = {}
+_FUZZED_SCENE: dict[str, Scene] = {}
 
 
 def test_requests_byte_by_byte(scene: Scene) -> None:
@@ -109,37 +109,37 @@ def test_requests_byte_by_byte(scene: Scene) -> None:
 
 
 def test_connections_above_the_limit_are_closed() -> None:
-    """Open connections continue, and a new one is accepted after one is closed."""
+    """Open connections are not affected, and closing one makes room for another."""
     scene = Scene(ZooKeeperServerSettings(tick_time_ms=TICK_TIME_MS, connections_max=2))
     first, _ = scene.session()
     second = scene.peer()
     third = scene.peer()
     scene.run(third.closed)
-    assert scene.ask(first, Ping()).error == 0
+    assert scene.request(first, Ping()).error == 0
     second.transport.loseConnection()
     scene.pass_time(1)
-    assert scene.ask(scene.session()[0], Ping()).error == 0
+    assert scene.request(scene.session()[0], Ping()).error == 0
 
 
 def test_connection_without_a_handshake_times_out() -> None:
-    """Otherwise such connections could use up the limit."""
+    """Such connections could otherwise exhaust the limit on connections."""
     scene = Scene(ZooKeeperServerSettings(tick_time_ms=100))
-    mute = scene.peer()
+    silent = scene.peer()
     scene.pass_time(5)
-    assert mute.is_closed
+    assert silent.is_closed
 
 
 def test_client_that_does_not_read_is_paused(scene: Scene) -> None:
-    """The client's unsent responses are bounded because reading pauses; when it reads again, every response arrives."""
+    """While a client does not read, its requests are not read either; when it reads again, every response arrives."""
     peer, _ = scene.session()
     other, _ = scene.session(host="other")
-    scene.ask(peer, Create("/a", bytes(900_000)))
+    scene.request(peer, Create("/a", bytes(900_000)))
     peer.transport.pauseProducing()
     count = 100
     for _ in range(count):
         peer.send(GetData("/a"))
     scene.pass_time(5)
-    assert scene.ask(other, Ping()).error == 0
+    assert scene.request(other, Ping()).error == 0
     (connection,) = (each for each in scene.coordinator.connections if each.received > 2)
     assert connection.received < 40
     peer.transport.resumeProducing()
@@ -151,28 +151,28 @@ def test_client_that_does_not_read_is_paused(scene: Scene) -> None:
 def test_events_for_a_client_that_does_not_read_close_its_connection(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Events are not responses, so pausing cannot bound them."""
+    """Unlike responses, events cannot be limited by reading fewer requests."""
     monkeypatch.setattr("kreplica.zookeeper.embedded.connection.UNSENT_BYTES_MAX", 100_000)
-    deaf, _ = scene.session()
+    watcher, _ = scene.session()
     writer, _ = scene.session(host="other")
     path = "/" + "p" * 2000
-    scene.ask(writer, Create(path))
-    scene.ask(deaf, AddWatch(path, AddWatchMode.PERSISTENT))
-    deaf.transport.pauseProducing()
+    scene.request(writer, Create(path))
+    scene.request(watcher, AddWatch(path, AddWatchMode.PERSISTENT))
+    watcher.transport.pauseProducing()
     for _ in range(40):
         for _ in range(20):
             writer.send(SetData(path, b""))
         for _ in range(20):
             assert scene.run(writer.next()).error == 0
-    deaf.transport.resumeProducing()
-    scene.run(deaf.closed)
+    watcher.transport.resumeProducing()
+    scene.run(watcher.closed)
 
 
-def test_client_with_long_requests_does_not_block_others(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Requests of one read are served in several iterations; all responses arrive in order."""
+def test_client_with_many_requests_does_not_block_others(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Requests that arrive together are served in several reactor iterations; all responses arrive in order."""
     greedy, _ = scene.session()
     (connection,) = scene.coordinator.connections
-    # Virtual time does not advance during a request, so every one is made to use up its time slice.
+    # Virtual time does not advance during a request, so a negative time slice ends after each one.
     monkeypatch.setattr("kreplica.zookeeper.embedded.connection.SERVE_S_MAX", -1.0)
     count = 200
     greedy.send_raw(b"".join(request_frame(number, Opcode.PING, b"") for number in range(count)))

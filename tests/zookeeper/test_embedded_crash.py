@@ -19,12 +19,12 @@ ZNODES_COUNT = 20
 
 def read(client: BlockingClient, path: str) -> int:
     """Return the number stored in a znode."""
-    body = client.answer(GetData(path))
+    body = client.call(GetData(path))
     return int(decode_data(body, 0, len(body))[0])
 
 
-def writes(first: int) -> list[bytes]:
-    """Yield increasing numbers, one request each: single sets, and pairs of znodes set in one multi."""
+def write_requests(first: int) -> list[bytes]:
+    """Return requests that write increasing numbers: sets of one znode, and multis that set a pair of znodes."""
     requests = []
     for number in range(first, first + REQUESTS_COUNT):
         data = b"%d" % number
@@ -39,35 +39,34 @@ def writes(first: int) -> list[bytes]:
 
 
 def send_all_and_kill(coordinator: CoordinatorProcess, client: BlockingClient, first: int, kill_after: int) -> int:
-    """Send all requests, kill the process after the given number of responses, and return the last acknowledged number.
-    """
-    client.send(b"".join(writes(first)))
-    answered = first - 1
+    """Send requests, kill the process after ``kill_after`` responses, and return the last acknowledged number."""
+    client.send(b"".join(write_requests(first)))
+    last_acknowledged = first - 1
     try:
         for expected in range(first, first + REQUESTS_COUNT):
             reply = client.reply()
             assert (reply.xid, reply.error) == (expected, 0)
-            answered = expected
+            last_acknowledged = expected
             if expected - first == kill_after:
                 coordinator.kill()
     except OSError:
         pass
     client.close()
-    return answered
+    return last_acknowledged
 
 
 @pytest.mark.parametrize(
     ("seed", "kills_count"), [(1, 6), *(pytest.param(seed, 50, marks=pytest.mark.soak) for seed in range(2, 6))]
 )
 def test_killed_coordinator_loses_no_acknowledged_write(tmp_path: Path, seed: int, kills_count: int) -> None:
-    """Every znode has at least its last acknowledged number, and pairs are equal."""
+    """Each znode contains at least its last acknowledged number, and the znodes of a pair are equal."""
     random = Random(seed)
     with CoordinatorProcess(tmp_path) as coordinator:
         client = BlockingClient(coordinator.port)
         session = client.session
         names = [f"/{kind}-{number}" for kind in ("single", "left", "right") for number in range(ZNODES_COUNT)]
-        client.answer(Multi([Create(name, b"0") for name in names]))
-        client.answer(Create("/mine", ephemeral=True))
+        client.call(Multi([Create(name, b"0") for name in names]))
+        client.call(Create("/mine", ephemeral=True))
         acknowledged = dict.fromkeys(names, 0)
         for round_ in range(kills_count):
             first = round_ * REQUESTS_COUNT + 1
@@ -82,8 +81,8 @@ def test_killed_coordinator_loses_no_acknowledged_write(tmp_path: Path, seed: in
             assert [found[f"/left-{n}"] for n in range(ZNODES_COUNT)] == [
                 found[f"/right-{n}"] for n in range(ZNODES_COUNT)
             ]
-            # An unacknowledged request may have been applied or not, but only in the order of the requests.
+            # Unacknowledged requests may have been applied, but only in the order in which they were sent.
             assert max(found.values()) >= last
             assert client.session == session
-        client.answer(Exists("/mine"))
+        client.call(Exists("/mine"))
         client.close()

@@ -1,7 +1,7 @@
-"""Random requests to a real ZooKeeper and to the embedded coordinator have the same responses.
+"""Random requests to a real ZooKeeper and to the embedded coordinator get the same responses.
 
-Transaction IDs differ (ZooKeeper also uses some for failed requests), so they are compared by their order; times are
-compared by equality with one another.
+Transaction IDs differ, because ZooKeeper also uses some for failed requests, so only their order is compared. Of times,
+only their equality with one another is compared.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ REQUESTS_COUNT = 250
 ACLS = (OPEN_ACL, OPEN_ACL, OPEN_ACL, READ_ACL, (Acl(31, "auth", ""),), (Acl(31, "nobody", "x"),), ())
 NAMES = ("a", "b", "c", "", ".", "a\x01")
 
-EMPTY_ANSWERS = {Opcode.DELETE, Opcode.REMOVE_WATCHES, Opcode.CHECK_WATCHES, Opcode.AUTH}
+EMPTY_RESPONSES = {Opcode.DELETE, Opcode.REMOVE_WATCHES, Opcode.CHECK_WATCHES, Opcode.AUTH}
 DECODERS: dict[int, Any] = {
     Opcode.CREATE: decode_path,
     Opcode.CREATE2: decode_created,
@@ -121,14 +121,14 @@ class RequestGenerator:
 
     def request(self) -> Request:
         random, path = self._random, self.path()
-        what = random.random()
-        if what < 0.4:
+        draw = random.random()
+        if draw < 0.4:
             operation = self.operation()
             # ZooKeeper supports check only within a multi.
             return operation if not isinstance(operation, Check) else Exists(path, self.flag())
-        if what < 0.55:
+        if draw < 0.55:
             return Multi([self.operation() for _ in range(random.randrange(5))])
-        if what < 0.6:
+        if draw < 0.6:
             return MultiRead([random.choice((GetData, GetChildren))(self.path()) for _ in range(random.randrange(4))])
         reads: list[Request] = [
             Exists(path, self.flag()),
@@ -146,12 +146,12 @@ class RequestGenerator:
         return random.choice([*reads[:3], *reads[:3], *reads])
 
 
-def decoded(request: Request, reply: Reply) -> Any:
-    """Return a response in comparable form: names are sorted, since their order is undefined."""
+def decode(request: Request, reply: Reply) -> Any:
+    """Return a response or event in comparable form; names are sorted, because their order is undefined."""
     if reply.xid == XID_WATCH_EVENT:
         event = decode_watch_event(Reader(reply.body))
         return event.type.name, event.path
-    if reply.error or opcode_of(request) in EMPTY_ANSWERS:
+    if reply.error or opcode_of(request) in EMPTY_RESPONSES:
         return reply.error
     end = len(reply.body)
     if isinstance(request, MultiRead):
@@ -163,38 +163,41 @@ def decoded(request: Request, reply: Reply) -> Any:
     return sorted(value) if isinstance(request, GetChildren | GetEphemerals) else value
 
 
-class Ranks:
+class StatNormalizer:
     """Replaces transaction IDs and times in stats by values that are comparable between servers."""
 
     def __init__(self, session_ids: list[int]) -> None:
         self._session_ids = session_ids
         self._zxids: dict[int, str] = {}
 
-    def plain(self, value: Any) -> Any:
+    def normalize(self, value: Any) -> Any:
         if isinstance(value, Created):
-            return value.path, self.plain(value.stat)
+            return value.path, self.normalize(value.stat)
         if isinstance(value, tuple) and len(value) == 11:
             czxid, mzxid, ctime, mtime, *numbers, pzxid = value
             owner = self._session_ids.index(numbers[3]) if numbers[3] else None
             zxids = tuple(self._zxids.setdefault(zxid, f"z{len(self._zxids)}") for zxid in (czxid, mzxid, pzxid))
             return zxids, ctime == mtime or mzxid != czxid, numbers[:3], owner, numbers[4:]
         if isinstance(value, list | tuple):
-            return type(value)(map(self.plain, value)) if type(value) in (list, tuple) else value
+            return type(value)(map(self.normalize, value)) if type(value) in (list, tuple) else value
         return value
 
 
 def transcript(port: int, seed: int) -> list[tuple[Any, Any]]:
-    """Run every request of a seed and return all results; two sessions take turns, and one is authenticated from the
-    start."""
+    """Send the random requests of a seed in two sessions, one of them authenticated, and return all results."""
     root = f"/differential-{seed}"
     clients = [BlockingClient(port), BlockingClient(port)]
-    clients[0].answer(Create(root))
-    clients[1].ask(Auth("digest", b"ann:secret"), xid=XID_AUTH)
-    ranks, author, lines = Ranks([client.session.session_id for client in clients]), RequestGenerator(seed, root), []
+    clients[0].call(Create(root))
+    clients[1].exchange(Auth("digest", b"ann:secret"), xid=XID_AUTH)
+    normalizer, generator, lines = (
+        StatNormalizer([client.session.session_id for client in clients]),
+        RequestGenerator(seed, root),
+        [],
+    )
     for number in range(1, REQUESTS_COUNT):
-        client, request = author.choose(clients), author.request()
-        replies = client.ask(request, number)
-        lines.append((request, [ranks.plain(decoded(request, reply)) for reply in replies]))
+        client, request = generator.choose(clients), generator.request()
+        replies = client.exchange(request, number)
+        lines.append((request, [normalizer.normalize(decode(request, reply)) for reply in replies]))
     for client in clients:
         client.close()
     return lines
@@ -208,11 +211,11 @@ def coordinator(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Coordinato
 
 
 @pytest.mark.parametrize("seed", [*range(12), *(pytest.param(seed, marks=pytest.mark.soak) for seed in range(12, 500))])
-def test_both_servers_respond_equally(
+def test_both_servers_send_the_same_responses(
     real_zookeeper: RealServerUnderTest, coordinator: CoordinatorProcess, seed: int
 ) -> None:
-    """Paths, data, stats, versions, errors, and events with their position among the responses are the same."""
+    """Paths, data, stats, versions, errors and events, as well as the order of events and responses, are the same."""
     expected = transcript(real_zookeeper.zookeeper.servers[0].port, seed)
     found = transcript(coordinator.port, seed)
-    for line, (wanted, got) in enumerate(zip(expected, found, strict=True)):
-        assert got == wanted, f"request {line}"
+    for line, (expected_results, results) in enumerate(zip(expected, found, strict=True)):
+        assert results == expected_results, f"request {line}"

@@ -1,4 +1,4 @@
-"""Visibility of changes before and after they are durable, in virtual time."""
+"""Visibility of changes before and after they are durable, in a simulation."""
 
 from __future__ import annotations
 
@@ -16,16 +16,15 @@ from kreplica.zookeeper.responses import decode_data
 
 
 def data_of(scene: Scene, peer: Peer, path: str) -> bytes:
-    """Return a znode's data."""
-    reply = scene.ask(peer, GetData(path))
+    reply = scene.request(peer, GetData(path))
     assert reply.error == 0
     return decode_data(reply.body, 0, len(reply.body))[0]
 
 
 def test_responses_keep_the_order_of_requests(scene: Scene) -> None:
-    """Reads between writes see the writes before them only."""
+    """A pipelined read sees all writes sent before it, and no later ones."""
     peer, _ = scene.session()
-    scene.ask(peer, Create("/a", b"0"))
+    scene.request(peer, Create("/a", b"0"))
     expected = []
     for number in range(1, 50):
         expected.append((peer.send(SetData("/a", b"%d" % number)), None))
@@ -39,56 +38,56 @@ def test_responses_keep_the_order_of_requests(scene: Scene) -> None:
 
 
 def test_event_precedes_the_data_that_it_announces(scene: Scene) -> None:
-    """This includes the connection that makes the change."""
+    """Even the client that makes the change gets the event before the response."""
     peer, _ = scene.session()
-    scene.ask(peer, Create("/a"))
-    scene.ask(peer, GetData("/a", watch=True))
+    scene.request(peer, Create("/a"))
+    scene.request(peer, GetData("/a", watch=True))
     xid = peer.send(SetData("/a", b"new"))
     assert scene.run(peer.next()).event == (EventType.NODE_DATA_CHANGED, "/a")
     assert scene.run(peer.next()).xid == xid
 
 
 def test_changes_that_are_not_durable_are_not_visible(scene: Scene) -> None:
-    """While the disk does not respond, only unchanged data can be read; then everything arrives in order."""
+    """Until the disk responds, only unchanged data can be read; then all responses arrive in order."""
     writer, _ = scene.session()
     reader, _ = scene.session()
-    scene.ask(writer, Create("/quiet", b"q"))
-    scene.ask(writer, Create("/busy", b"old"))
+    scene.request(writer, Create("/quiet", b"q"))
+    scene.request(writer, Create("/busy", b"old"))
     scene.host.offload.delay_s = (1.0, 1.0)
-    written = writer.send(SetData("/busy", b"new"))
+    write_xid = writer.send(SetData("/busy", b"new"))
     scene.pass_time(0.1)
     assert data_of(scene, reader, "/quiet") == b"q"
     dirty = reader.send(GetData("/busy"))
     missing = reader.send(Exists("/none"))
-    behind = reader.send(GetData("/quiet"))
+    later = reader.send(GetData("/quiet"))
     scene.pass_time(0.5)
     assert not writer.frames.pending
     assert not reader.frames.pending
-    assert scene.run(writer.next()).xid == written
+    assert scene.run(writer.next()).xid == write_xid
     replies = [scene.run(reader.next()) for _ in range(3)]
-    assert [reply.xid for reply in replies] == [dirty, missing, behind]
+    assert [reply.xid for reply in replies] == [dirty, missing, later]
     assert decode_data(replies[0].body, 0, len(replies[0].body))[0] == b"new"
 
 
 def test_changes_behind_a_slow_write_are_not_visible(scene: Scene) -> None:
-    """Changed, deleted and created znodes are hidden, and so are events about them."""
+    """While an earlier write is not durable, later changes are hidden, and so are events about them."""
     writer, _ = scene.session()
     watcher, _ = scene.session()
     readers = [scene.session()[0] for _ in range(4)]
     for path in ("/first", "/changed", "/deleted"):
-        scene.ask(writer, Create(path, b"old"))
-    scene.ask(watcher, Exists("/created", watch=True))
+        scene.request(writer, Create(path, b"old"))
+    scene.request(watcher, Exists("/created", watch=True))
     scene.host.offload.delay_s = (1.0, 1.0)
     writer.send(SetData("/first", b"new"))
     scene.pass_time(0.1)
-    gathering = [SetData("/changed", b"new"), Delete("/deleted"), Create("/created")]
-    for request in gathering:
+    changes = [SetData("/changed", b"new"), Delete("/deleted"), Create("/created")]
+    for request in changes:
         writer.send(request)
     scene.pass_time(0.1)
     reads = [GetData("/changed"), GetData("/deleted"), GetData("/created"), GetChildren("/")]
     for reader, request in zip(readers, reads, strict=True):
         reader.send(request)
-    # The first write is durable after two delays; the changes behind it two delays later.
+    # The first write is durable after two delays, and the changes behind it after two more.
     scene.pass_time(2.5)
     assert len(writer.frames.pending) == 1
     assert [reader.frames.pending for reader in (*readers, watcher)] == [[]] * 5
@@ -100,7 +99,7 @@ def test_changes_behind_a_slow_write_are_not_visible(scene: Scene) -> None:
 
 @pytest.mark.parametrize("seed", [1, 2, 3, *(pytest.param(seed, marks=pytest.mark.soak) for seed in range(4, 300))])
 def test_power_loss_loses_no_acknowledged_write(seed: int) -> None:
-    """There are many power losses, each with pending requests of several clients."""
+    """Power is lost many times while requests of several clients are pending."""
     scene = Scene(seed=seed)
     acknowledged: dict[str, int] = {}
     for round_ in range(15):
@@ -125,9 +124,9 @@ def test_power_loss_loses_no_acknowledged_write(seed: int) -> None:
 
 
 def test_failed_store_closes_all_connections(scene: Scene) -> None:
-    """Writes that are not durable are not acknowledged; the owner is notified; a new start finds the old state."""
+    """The write is not acknowledged and the failure is reported; after a restart, the data is the old or the new."""
     peer, _ = scene.session()
-    scene.ask(peer, Create("/a", b"old"))
+    scene.request(peer, Create("/a", b"old"))
     scene.host.disk.fail("sync", "*/log-*")
     peer.send(SetData("/a", b"new"))
     scene.run(peer.closed)

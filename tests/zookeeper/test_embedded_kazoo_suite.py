@@ -10,9 +10,9 @@ from xml.etree import ElementTree
 
 import pytest
 
-# Tests of kazoo 2.11.0 that remain after ``DOES_NOT_APPLY``; docs/explanation/coordinator.md has the same number.
+# Number of kazoo 2.11.0's tests without those in ``DOES_NOT_APPLY``; docs/explanation/coordinator.md states it too.
 TESTS_COUNT = 305
-# Most of them wait, so there are more at a time than processors.
+# Tests mostly wait, so more processes are useful than there are processors.
 PROCESSES_COUNT = 6
 
 
@@ -21,7 +21,7 @@ def test_kazoos_own_suite_passes(tmp_path: Path) -> None:
     """The suite covers locks, queues, watches, caches and other recipes."""
     report = tmp_path / "report.xml"
     command = [sys.executable, "-m", "pytest", "-q", "--pyargs", "kazoo.tests", "-p", "kazoo_on_coordinator"]
-    # Its own configuration and root: this project's pytest settings do not apply to it.
+    # A separate configuration and root: this project's pytest settings do not apply to kazoo's tests.
     isolation = ["-c", os.devnull, "--rootdir", str(tmp_path), "-p", "no:cacheprovider", "--disable-plugin-autoload"]
     limit = ["-p", "pytest_timeout", "--timeout", "60"]
     parallel = ["-p", "xdist.plugin", "-n", str(PROCESSES_COUNT), "--dist", "worksteal", f"--junitxml={report}"]

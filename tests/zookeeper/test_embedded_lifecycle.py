@@ -1,4 +1,4 @@
-"""Four-letter words, and the start and stop of a coordinator."""
+"""Four-letter words, and starting and stopping a coordinator."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from kreplica.zookeeper.requests import (
     GetData,
 )
 
-# --- four letters ---
+# --- four-letter words ---
 
 
 WORDS = {
@@ -40,11 +40,11 @@ WORDS = {
 
 
 @pytest.mark.parametrize("word", WORDS)
-def test_four_letter_words_are_answered(scene: Scene, word: str) -> None:
-    """The connection is closed afterwards, as ``nc`` expects."""
+def test_four_letter_words(scene: Scene, word: str) -> None:
+    """Each word gets its response, and then the connection is closed, as ``nc`` expects."""
     client, _ = scene.session()
-    scene.ask(client, Create("/e", ephemeral=True))
-    scene.ask(client, GetData("/e", watch=True))
+    scene.request(client, Create("/e", ephemeral=True))
+    scene.request(client, GetData("/e", watch=True))
     peer = scene.peer()
     peer.collect_raw = True
     peer.send_raw(word.encode())
@@ -56,7 +56,7 @@ def test_four_letter_words_are_answered(scene: Scene, word: str) -> None:
 
 
 def test_port_in_use_is_named(scene: Scene) -> None:
-    """The second coordinator leaves no file or port open."""
+    """A second coordinator on the port fails with an error that contains the port, and can be stopped."""
     second = EmbeddedZooKeeper(scene.host.runtime, port=PORT, interface="")
     with pytest.raises(CannotListenError, match=str(PORT)):
         scene.run(second.start())
@@ -64,25 +64,25 @@ def test_port_in_use_is_named(scene: Scene) -> None:
 
 
 def test_directory_in_use_is_named(scene: Scene) -> None:
-    """Two coordinators on one directory would destroy each other's data."""
+    """A second coordinator would destroy the data of the first, so it fails with an error that names the directory."""
     runtime: Runtime = scene.host.runtime
-    made: list[EmbeddedZooKeeper] = []
+    coordinators: list[EmbeddedZooKeeper] = []
     for port in (3001, 3002):
         store = scene.store()
-        made.append(EmbeddedZooKeeper(runtime, "/data/locked", port=port, interface="", store=store))
-    scene.run(made[0].start())
+        coordinators.append(EmbeddedZooKeeper(runtime, "/data/locked", port=port, interface="", store=store))
+    scene.run(coordinators[0].start())
     with pytest.raises(StorageError, match="/data/locked is in use"):
-        scene.run(made[1].start())
-    scene.run(made[0].stop())
+        scene.run(coordinators[1].start())
+    scene.run(coordinators[0].stop())
     third: Any = EmbeddedZooKeeper(runtime, "/data/locked", port=3003, interface="", store=scene.store())
     scene.run(third.start())
     scene.run(third.stop())
 
 
 def test_stopped_coordinator_leaves_no_timer(scene: Scene) -> None:
-    """A second stop does nothing."""
+    """Stopping it a second time has no effect."""
     peer, _ = scene.session()
-    scene.ask(peer, Create("/a"))
+    scene.request(peer, Create("/a"))
     scene.run(scene.coordinator.stop())
     scene.run(scene.coordinator.stop())
     scene.run(peer.closed)
@@ -90,21 +90,20 @@ def test_stopped_coordinator_leaves_no_timer(scene: Scene) -> None:
     assert scene.host.reactor.getDelayedCalls() == []
 
 
-def test_create_of_an_existing_znode(scene: Scene) -> None:
-    """The error is a response like any other, in order."""
+def test_create_of_an_existing_znode_is_refused(scene: Scene) -> None:
     peer, _ = scene.session()
-    scene.ask(peer, Create("/a"))
-    assert scene.ask(peer, Create("/a")).error == NodeExists.code
+    scene.request(peer, Create("/a"))
+    assert scene.request(peer, Create("/a")).error == NodeExists.code
 
 
-def test_runs_of_one_seed_are_equal() -> None:
-    """Each event is the same, also with several clients: the coordinator makes no random choices itself."""
+def test_runs_with_the_same_seed_are_equal() -> None:
+    """Two runs with several clients and a power loss have the same trace: the coordinator adds no randomness."""
 
     def trace() -> list[str]:
         lines: list[str] = []
         scene = Scene(seed=7, trace=lines.append)
         peers = [scene.session()[0] for _ in range(3)]
-        scene.ask(peers[0], AddWatch("/", AddWatchMode.PERSISTENT_RECURSIVE))
+        scene.request(peers[0], AddWatch("/", AddWatchMode.PERSISTENT_RECURSIVE))
         for number in range(60):
             peers[number % 3].send(Create(f"/{number % 7}-", b"x", ephemeral=number % 2 == 0, sequence=True))
             peers[number % 2].send(GetChildren("/"))

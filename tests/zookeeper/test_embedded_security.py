@@ -37,8 +37,8 @@ from tests.support.real_reactor import run
 from tests.support.secure_zookeeper import PASSWORDS, SecureZooKeeper, make_certificates
 
 ALICE, BOB, UMLAUT = (SaslCredentials(name, password) for name, password in PASSWORDS.items())
-WIDE = SaslCredentials("ведущий", "пароль")
-USERS = {**PASSWORDS, WIDE.username: WIDE.password}
+CYRILLIC = SaslCredentials("ведущий", "пароль")
+USERS = {**PASSWORDS, CYRILLIC.username: CYRILLIC.password}
 
 
 @pytest.fixture(scope="module")
@@ -47,14 +47,14 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def real(tmp_path_factory: pytest.TempPathFactory, certificates: Path) -> Iterator[SecureZooKeeper]:
+def real_server(tmp_path_factory: pytest.TempPathFactory, certificates: Path) -> Iterator[SecureZooKeeper]:
     secure = SecureZooKeeper(tmp_path_factory.mktemp("real"), certificates)
     with secure.zookeeper:
         yield secure
 
 
 class Server:
-    """A running coordinator and its clients."""
+    """A running coordinator, and its clients."""
 
     def __init__(self, reactor: Any, coordinator: EmbeddedZooKeeper) -> None:
         self.reactor = reactor
@@ -62,7 +62,7 @@ class Server:
         self._clients: list[ZooKeeperClient] = []
 
     async def client(self, **options: Any) -> ZooKeeperClient:
-        """Return a started client; with TLS, it connects to the listener with TLS."""
+        """Return a started client; if it has TLS options, it connects to the TLS listener."""
         port = self.coordinator.tls_port if "tls_context_factory" in options else self.coordinator.port
         client = ZooKeeperClient(
             self.reactor, f"127.0.0.1:{port}", random=random.Random(1), connection_timeout_ms=2000, **options
@@ -137,7 +137,7 @@ def client_tls(certificates: Path, key: str | None = "broker.pem") -> Any:
 # --- SASL -------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("credentials", [ALICE, BOB, UMLAUT, WIDE], ids=["plain", "quoted", "latin-1", "utf-8"])
+@pytest.mark.parametrize("credentials", [ALICE, BOB, UMLAUT, CYRILLIC], ids=["plain", "quoted", "latin-1", "utf-8"])
 def test_sasl_user_owns_its_znodes(credentials: SaslCredentials) -> None:
     async def scenario(server: Server) -> None:
         owner, other = await server.client(sasl=credentials), await server.client()
@@ -160,15 +160,15 @@ def test_sasl_user_owns_its_znodes(credentials: SaslCredentials) -> None:
     play(scenario)
 
 
-def test_exchange_is_that_of_a_real_server(real: SecureZooKeeper) -> None:
-    """The challenge has the same directives; both accept the response of the same function, and prove the password."""
+def test_exchange_matches_a_real_server(real_server: SecureZooKeeper) -> None:
+    """Both servers send the same challenge, accept the same response, and prove that they know the password."""
 
     def challenge(port: int) -> dict[str, str]:
         client = BlockingClient(port)
-        (reply,) = client.ask(Sasl(b""))
+        (reply,) = client.exchange(Sasl(b""))
         fields = parse_fields(decode_token(reply.body, 0, len(reply.body)))
         exchange = DigestExchange(ALICE, fields["realm"], fields["nonce"], "0123456789")
-        (reply,) = client.ask(Sasl(exchange.response()))
+        (reply,) = client.exchange(Sasl(exchange.response()))
         assert reply.error == 0
         proof = decode_token(reply.body, 0, len(reply.body)).decode()
         assert proof == f"rspauth={exchange.digest(from_client=False)}"
@@ -178,11 +178,11 @@ def test_exchange_is_that_of_a_real_server(real: SecureZooKeeper) -> None:
     async def scenario(server: Server) -> None:
         from twisted.internet.threads import deferToThread
 
-        own = await deferToThread(challenge, server.coordinator.port)
-        theirs = await deferToThread(challenge, int(real.address.rpartition(":")[2]))
-        own.pop("nonce")
+        ours = await deferToThread(challenge, server.coordinator.port)
+        theirs = await deferToThread(challenge, int(real_server.address.rpartition(":")[2]))
+        ours.pop("nonce")
         theirs.pop("nonce")
-        assert own == theirs == {"realm": REALM, "charset": "utf-8", "algorithm": "md5-sess"}
+        assert ours == theirs == {"realm": REALM, "charset": "utf-8", "algorithm": "md5-sess"}
 
     play(scenario)
 
@@ -199,7 +199,7 @@ def test_wrong_credentials(credentials: SaslCredentials) -> None:
 
 
 def test_server_without_users() -> None:
-    """It responds without a challenge, as a ZooKeeper without a JAAS file does."""
+    """The server responds without a challenge, like a ZooKeeper without a JAAS file."""
 
     async def scenario(server: Server) -> None:
         with pytest.raises(AuthFailed, match="the server has no SASL users"):
@@ -210,7 +210,7 @@ def test_server_without_users() -> None:
 
 
 def respond(change: Callable[[str], str] = str, authorization_id: str | None = None, nonce: str = "n") -> str | None:
-    """Return the user after one exchange in which the client's response is changed."""
+    """Return the authenticated user after an exchange with a modified response of the client."""
     server = DigestServer(USERS, nonce)
     server.step(b"")
     exchange = DigestExchange(ALICE, REALM, "n", "c", authorization_id=authorization_id)
@@ -222,7 +222,7 @@ def respond(change: Callable[[str], str] = str, authorization_id: str | None = N
 
 
 def test_response_with_an_authorization_id() -> None:
-    """The Java client sends its own user; no user can act as another one."""
+    """A user may name itself, as the Java client does, but no other user."""
     assert respond() == "alice"
     assert respond(authorization_id="alice") == "alice"
     with pytest.raises(AuthFailed, match="to act as another user"):
@@ -250,8 +250,8 @@ def test_malformed_response(change: Callable[[str], str], message: str) -> None:
 
 
 def test_response_to_another_challenge() -> None:
-    """A recorded response is rejected."""
-    with pytest.raises(AuthFailed, match="nonce differs from the challenge"):
+    """A recorded response is refused, because the nonce differs."""
+    with pytest.raises(AuthFailed, match="a different nonce"):
         respond(nonce="m")
     with pytest.raises(AuthFailed, match="the first token is not empty"):
         DigestServer(USERS, "n").step(b"x")
@@ -282,7 +282,7 @@ def test_acls_survive_a_restart(tmp_path: Path) -> None:
 
 
 def test_subject_of_a_certificate_owns_its_znodes(certificates: Path) -> None:
-    """The listener without TLS remains open; its clients have no certificate."""
+    """The plaintext listener remains open; its clients have no certificate, and so no access to the znode."""
 
     async def scenario(server: Server) -> None:
         owner = await server.client(tls_context_factory=client_tls(certificates))
@@ -318,7 +318,7 @@ def test_sasl_with_tls(certificates: Path) -> None:
 
 
 def test_clients_must_authenticate(certificates: Path) -> None:
-    """Other requests are rejected, and the connection is closed; claimed identities (digest) are not enough."""
+    """Requests of clients without SASL or a certificate are rejected; the schemes digest and ip are not enough."""
 
     async def scenario(server: Server) -> None:
         for options in ({}, {"auth": [("digest", b"any:one")]}, {"auth": [("ip", b"")]}):
@@ -346,27 +346,27 @@ def test_local_clients_may_be_anonymous() -> None:
 
 
 class Address:
-    """The address of a peer."""
+    """Address of a client."""
 
     def __init__(self, host: str) -> None:
         self.host = host
 
 
 def test_four_letter_words_without_authentication() -> None:
-    """Health checks work; the others show clients and znodes."""
+    """Health checks get a response; words that reveal clients and znodes do not."""
 
     async def scenario(server: Server) -> None:
         from twisted.internet.threads import deferToThread
 
         for word, expected in ((b"ruok", b"imok"), (b"srvr", b"Zookeeper version"), (b"dump", b""), (b"cons", b"")):
-            answer = await deferToThread(four_letters, server.coordinator.port, word)
-            assert answer.startswith(expected)
-            assert bool(answer) == bool(expected)
+            reply = await deferToThread(send_four_letters, server.coordinator.port, word)
+            assert reply.startswith(expected)
+            assert bool(reply) == bool(expected)
 
     play(scenario, anonymous=AnonymousClients.NONE)
 
 
-def four_letters(port: int, word: bytes) -> bytes:
+def send_four_letters(port: int, word: bytes) -> bytes:
     import socket
 
     with socket.create_connection(("127.0.0.1", port), timeout=5) as connection:
@@ -378,7 +378,7 @@ def four_letters(port: int, word: bytes) -> bytes:
 
 
 def test_passwords_of_sessions_are_unpredictable() -> None:
-    """A client that knows the passwords of many own sessions cannot compute those of other clients."""
+    """A client cannot compute the passwords of other sessions from those of its own sessions."""
 
     async def scenario(server: Server) -> None:
         serving = server.coordinator.serving
@@ -388,8 +388,8 @@ def test_passwords_of_sessions_are_unpredictable() -> None:
     play(scenario)
 
 
-def test_requests_in_one_packet_with_the_authentication() -> None:
-    """A request that arrives together with the last step of the authentication is served after it."""
+def test_requests_sent_together_with_the_authentication() -> None:
+    """Requests that arrive together with the last step of the authentication are served after it."""
 
     async def scenario(server: Server) -> None:
         client = await server.client(sasl=ALICE)

@@ -1,4 +1,4 @@
-"""Sessions of the coordinator through its protocol, in virtual time."""
+"""Sessions of the coordinator, tested through its protocol in a simulation."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ from kreplica.zookeeper.responses import decode_children
 
 
 def test_session_is_negotiated_and_pings_are_answered(scene: Scene) -> None:
-    """The timeout is limited to the server's range; a session has an ID and a password."""
+    """The session timeout is limited to the server's range; a session has an ID and a password."""
     peer, session = scene.session(timeout_ms=1)
     assert session.timeout_ms == 2 * TICK_TIME_MS
     assert session.session_id > 0
     assert len(session.password) == 16
-    assert scene.ask(peer, Ping()).error == 0
+    assert scene.request(peer, Ping()).error == 0
 
 
-def test_session_moves_with_its_password_only(scene: Scene) -> None:
-    """The old connection is closed; a wrong password has the response of an expired session."""
+def test_session_moves_only_with_its_password(scene: Scene) -> None:
+    """A resumed session's old connection is closed; a wrong password gets the response for an expired session."""
     first, session = scene.session()
     thief = scene.peer()
     refused = scene.run(thief.connect(session=session._replace(password=b"x" * 16)))
@@ -44,19 +44,19 @@ def test_session_moves_with_its_password_only(scene: Scene) -> None:
     second = scene.peer()
     assert scene.run(second.connect(session=session)) == session
     scene.run(first.closed)
-    assert scene.ask(second, Create("/a", ephemeral=True)).error == 0
+    assert scene.request(second, Create("/a", ephemeral=True)).error == 0
 
 
 def test_silent_session_expires_with_its_ephemeral_znodes(scene: Scene) -> None:
-    """Watchers are notified; pings keep a session alive."""
+    """Pings keep a session alive; when they stop, it expires, and watchers of its znodes are notified."""
     silent, session = scene.session(timeout_ms=4000)
     watcher, _ = scene.session()
-    scene.ask(silent, Create("/e", ephemeral=True))
-    scene.ask(watcher, Exists("/e", watch=True))
+    scene.request(silent, Create("/e", ephemeral=True))
+    scene.request(watcher, Exists("/e", watch=True))
     for _ in range(3):
         scene.pass_time(3)
-        scene.ask(silent, Ping())
-        scene.ask(watcher, Ping())
+        scene.request(silent, Ping())
+        scene.request(watcher, Ping())
     scene.pass_time(6)
     event = scene.run(watcher.next())
     assert event.event == (EventType.NODE_DELETED, "/e")
@@ -65,55 +65,55 @@ def test_silent_session_expires_with_its_ephemeral_znodes(scene: Scene) -> None:
 
 
 def test_close_is_answered_after_ephemeral_znodes_are_removed(scene: Scene) -> None:
-    """Then the connection is closed, and later requests are not served."""
+    """After that response the connection is closed, and later requests are not served."""
     peer, _ = scene.session()
     other, _ = scene.session()
-    scene.ask(peer, Create("/e", ephemeral=True))
+    scene.request(peer, Create("/e", ephemeral=True))
     xid = peer.send(CloseSession())
     peer.send(Create("/late"))
     assert scene.run(peer.next())[:1] == (xid,)
     scene.run(peer.closed)
-    assert scene.ask(other, Exists("/e")).error == NoNode.code
-    assert scene.ask(other, Exists("/late")).error == NoNode.code
+    assert scene.request(other, Exists("/e")).error == NoNode.code
+    assert scene.request(other, Exists("/late")).error == NoNode.code
 
 
 def test_sessions_and_ephemeral_znodes_survive_a_restart(scene: Scene) -> None:
-    """A session that reconnects continues; another one expires after its full timeout."""
-    back, session = scene.session(timeout_ms=4000)
-    gone, _ = scene.session(timeout_ms=4000)
-    scene.ask(back, Create("/back", ephemeral=True))
-    scene.ask(gone, Create("/gone", ephemeral=True))
+    """A session whose client reconnects continues; one without a client expires after its full timeout."""
+    returning, session = scene.session(timeout_ms=4000)
+    absent, _ = scene.session(timeout_ms=4000)
+    scene.request(returning, Create("/back", ephemeral=True))
+    scene.request(absent, Create("/gone", ephemeral=True))
     scene.pass_time(3)
     scene.run(scene.coordinator.stop())
     scene.pass_time(60)
     scene.host.kill()
     scene.start()
     scene.pass_time(3)
-    again = scene.peer()
-    assert scene.run(again.connect(4000, session)) == session
-    assert scene.ask(again, Exists("/gone")).error == 0
+    reconnected = scene.peer()
+    assert scene.run(reconnected.connect(4000, session)) == session
+    assert scene.request(reconnected, Exists("/gone")).error == 0
     scene.pass_time(3)
-    assert scene.ask(again, Exists("/gone")).error == NoNode.code
-    assert scene.ask(again, Exists("/back")).error == 0
-    reply = scene.ask(again, GetEphemerals("/"))
+    assert scene.request(reconnected, Exists("/gone")).error == NoNode.code
+    assert scene.request(reconnected, Exists("/back")).error == 0
+    reply = scene.request(reconnected, GetEphemerals("/"))
     assert decode_children(reply.body, 0, len(reply.body)) == ["/back"]
 
 
 def test_process_pause_expires_no_session(scene: Scene) -> None:
-    """Pings could not arrive during the pause: a session keeps the rest of its timeout."""
+    """No ping can be received during the pause, so a session keeps the rest of its timeout."""
     peer, _ = scene.session(timeout_ms=4000)
     scene.pass_time(1)
     scene.host.pause()
     scene.pass_time(60)
     scene.host.resume()
     scene.pass_time(2)
-    assert scene.ask(peer, Ping()).error == 0
+    assert scene.request(peer, Ping()).error == 0
     scene.pass_time(5.5)
     assert peer.is_closed
 
 
 def test_client_with_another_history_is_refused(scene: Scene) -> None:
-    """The client's last transaction is later than the server's, so the data directory is not the same."""
+    """The client has seen later transactions than the server, so the server must have another data directory."""
     peer = scene.peer()
     peer.send_raw(frame(struct.pack(">iqiq", 0, 1000, 4000, 0) + pack_buffer(bytes(16)) + b"\0"))
     scene.run(peer.closed)
@@ -121,8 +121,8 @@ def test_client_with_another_history_is_refused(scene: Scene) -> None:
 
 
 def test_handshake_without_the_read_only_byte(scene: Scene) -> None:
-    """Clients before ZooKeeper 3.4 send it."""
+    """Clients older than ZooKeeper 3.4 send such a handshake."""
     peer = scene.peer()
     peer.send_raw(frame(struct.pack(">iqiq", 0, 0, 4000, 0) + pack_buffer(bytes(16))))
     scene.run(peer.frames.get())
-    assert scene.ask(peer, Ping()).error == 0
+    assert scene.request(peer, Ping()).error == 0

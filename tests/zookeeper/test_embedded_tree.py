@@ -1,4 +1,4 @@
-"""The znode tree: stats, sequences, conditions, undo, and its state as rows."""
+"""The znode tree: stats, sequences, conditions, rollback, and its state as rows."""
 
 from __future__ import annotations
 
@@ -28,8 +28,17 @@ SESSION = 77
 
 def create(tree: Tree, path: str, data: bytes | None = b"", **options: Any) -> Znode:
     """Create a znode without ACL checks."""
-    given: dict[str, Any] = {"acl": OPEN_ACL, "owner": 0, "sequence": False, "zxid": 1, "time_ms": 1000, **options}
-    return tree.create(path, data, given["acl"], given["owner"], given["sequence"], (), given["zxid"], given["time_ms"])
+    arguments: dict[str, Any] = {"acl": OPEN_ACL, "owner": 0, "sequence": False, "zxid": 1, "time_ms": 1000, **options}
+    return tree.create(
+        path,
+        data,
+        arguments["acl"],
+        arguments["owner"],
+        arguments["sequence"],
+        (),
+        arguments["zxid"],
+        arguments["time_ms"],
+    )
 
 
 def state(tree: Tree) -> dict[str, tuple[Any, ...]]:
@@ -37,8 +46,8 @@ def state(tree: Tree) -> dict[str, tuple[Any, ...]]:
     return {path: (node.row(), sorted(node.children or ())) for path, node in sorted(tree.nodes.items())}
 
 
-def test_new_tree_equals_that_of_zookeeper() -> None:
-    """The first znodes have ZooKeeper's stats."""
+def test_new_tree_equals_zookeepers() -> None:
+    """A new tree has the same znodes and stats as a new ZooKeeper."""
     tree = Tree()
     assert sorted(tree.nodes) == ["/", "/zookeeper", "/zookeeper/config", "/zookeeper/quota"]
     assert tree.nodes["/"].stat() == Stat(0, 0, 0, 0, 0, -1, 0, 0, 0, 1, 0)
@@ -60,7 +69,7 @@ def test_stat_fields_change_with_their_operations() -> None:
 
 
 def test_sequence_numbers_are_never_reused() -> None:
-    """A deletion does not free a number, and ordinary children are counted too."""
+    """Deleting a child does not free its number, and ordinary children increment the counter too."""
     tree = Tree()
     create(tree, "/a")
     assert create(tree, "/a/n-", sequence=True).path == "/a/n-0000000000"
@@ -96,7 +105,7 @@ def test_sequence_overflows_like_javas_int() -> None:
     ],
 )
 def test_invalid_creations(error: type[ZooKeeperError], path: str) -> None:
-    """The error has the reason and nothing changes."""
+    """The error states the reason, and the tree does not change."""
     tree = Tree()
     create(tree, "/a")
     create(tree, "/e", owner=SESSION)
@@ -113,7 +122,7 @@ def test_valid_paths(path: str) -> None:
 
 
 def test_conditions_protect_a_znode() -> None:
-    """Wrong versions, children and missing znodes prevent a change."""
+    """A change is refused if the version is wrong, the znode has children, or it does not exist."""
     tree = Tree()
     create(tree, "/a")
     create(tree, "/a/b")
@@ -127,9 +136,9 @@ def test_conditions_protect_a_znode() -> None:
         tree.set_acl("/a", OPEN_ACL, 1, ())
     with pytest.raises(NotEmpty):
         tree.delete("/a", -1, (), 2)
-    for act in (lambda path: tree.check(path, -1, ()), lambda path: tree.delete(path, -1, (), 2), tree.get):
+    for operate in (lambda path: tree.check(path, -1, ()), lambda path: tree.delete(path, -1, (), 2), tree.get):
         with pytest.raises(NoNode):
-            act("/x")
+            operate("/x")
     with pytest.raises(BadArguments):
         tree.delete("x", -1, (), 2)
 
@@ -141,7 +150,7 @@ def test_zookeepers_own_znodes_cannot_be_deleted(path: str) -> None:
 
 
 def test_parent_acl_applies_to_create_and_delete() -> None:
-    """ZooKeeper too defines CREATE and DELETE as permissions on the children of a znode."""
+    """As in ZooKeeper, CREATE and DELETE are permissions on the children of a znode."""
     tree = Tree()
     create(tree, "/a", acl=(Acl(Permission.READ, "world", "anyone"),))
     with pytest.raises(NoAuth):
@@ -155,24 +164,24 @@ def test_parent_acl_applies_to_create_and_delete() -> None:
 
 
 def test_containers_and_ttl_znodes_become_removable() -> None:
-    """A container after its last child is deleted, a TTL znode after its time without changes."""
+    """A container is removable after its last child is deleted, a TTL znode after its TTL without a change."""
     tree = Tree()
-    box = create(tree, "/box", owner=CONTAINER_OWNER)
-    mortal = create(tree, "/mortal", owner=TTL_OWNER_BASE + 100, time_ms=1000)
+    container = create(tree, "/box", owner=CONTAINER_OWNER)
+    ttl_znode = create(tree, "/mortal", owner=TTL_OWNER_BASE + 100, time_ms=1000)
     assert list(tree.expendable) == ["/box", "/mortal"]
-    assert not is_expired(box, 10**9)
+    assert not is_expired(container, 10**9)
     create(tree, "/box/a")
-    assert not is_expired(box, 10**9)
+    assert not is_expired(container, 10**9)
     tree.delete("/box/a", -1, (), 2)
-    assert is_expired(box, 0)
-    assert not is_expired(mortal, 1100)
-    assert is_expired(mortal, 1101)
+    assert is_expired(container, 0)
+    assert not is_expired(ttl_znode, 1100)
+    assert is_expired(ttl_znode, 1101)
     tree.remove("/box", 3)
     assert list(tree.expendable) == ["/mortal"]
 
 
 def test_count_of_descendants() -> None:
-    """The znode itself is not counted."""
+    """The count does not include the znode itself."""
     tree = Tree()
     for path in ("/a", "/a/b", "/a/b/c", "/ab"):
         create(tree, path)
@@ -194,7 +203,7 @@ OPERATIONS = st.lists(
 
 
 def apply(tree: Tree, operation: tuple[Any, ...], zxid: int) -> None:
-    """Apply one operation, successful or not."""
+    """Apply one operation, ignoring its error."""
     kind, path, *rest = operation
     try:
         if kind == "create":
@@ -207,27 +216,27 @@ def apply(tree: Tree, operation: tuple[Any, ...], zxid: int) -> None:
         pass
 
 
-def assert_counted(tree: Tree) -> None:
-    """Assert that the quota's totals are those of the existing znodes."""
+def assert_quota_is_exact(tree: Tree) -> None:
+    """Assert that the quota's totals match the existing znodes."""
     assert tree.quota.count == len(tree.nodes)
     assert tree.quota.held_bytes == sum(map(size_of, tree.nodes.values()))
 
 
 @settings(max_examples=150)
 @given(OPERATIONS, OPERATIONS)
-def test_undo_restores_the_tree(before: list[Any], undone: list[Any]) -> None:
-    """After a failed multi, the tree and its indexes are as before."""
+def test_rollback_restores_the_tree(before: list[Any], rolled_back: list[Any]) -> None:
+    """After a rollback, the tree and its indexes are as before."""
     tree = Tree()
     for number, operation in enumerate(before, 1):
         apply(tree, operation, number)
     expected = state(tree), tree.ephemerals.copy(), set(tree.expendable)
     expected_ephemerals = {owner: set(paths) for owner, paths in tree.ephemerals.items()}
     tree.begin()
-    for operation in undone:
+    for operation in rolled_back:
         apply(tree, operation, 100)
     tree.roll_back()
     assert state(tree) == expected[0]
-    assert_counted(tree)
+    assert_quota_is_exact(tree)
     assert {owner: set(paths) for owner, paths in tree.ephemerals.items()} == expected_ephemerals
     assert set(tree.expendable) == expected[2]
 
@@ -235,7 +244,7 @@ def test_undo_restores_the_tree(before: list[Any], undone: list[Any]) -> None:
 @settings(max_examples=150)
 @given(OPERATIONS, OPERATIONS)
 def test_changed_rows_restore_the_tree(first: list[Any], second: list[Any]) -> None:
-    """The rows passed to a store, group by group, are the whole state."""
+    """The rows passed to a store, group by group, contain the whole state."""
     tree = Tree()
     stored = {}
     for offset, operations in ((0, first), (100, second)):
@@ -246,12 +255,12 @@ def test_changed_rows_restore_the_tree(first: list[Any], second: list[Any]) -> N
             stored.pop(path, None)
             if path in tree.nodes:
                 stored[path] = tree.nodes[path].row()
-    again = Tree()
-    again.restore(stored.values())
-    assert state(again) == state(tree)
-    assert_counted(tree)
-    assert_counted(again)
-    assert {owner: set(paths) for owner, paths in again.ephemerals.items()} == {
+    restored = Tree()
+    restored.restore(stored.values())
+    assert state(restored) == state(tree)
+    assert_quota_is_exact(tree)
+    assert_quota_is_exact(restored)
+    assert {owner: set(paths) for owner, paths in restored.ephemerals.items()} == {
         owner: set(paths) for owner, paths in tree.ephemerals.items()
     }
-    assert set(again.expendable) == set(tree.expendable)
+    assert set(restored.expendable) == set(tree.expendable)

@@ -24,8 +24,8 @@ CREATED, DELETED = EventType.NODE_CREATED, EventType.NODE_DELETED
 CHANGED, CHILDREN = EventType.NODE_DATA_CHANGED, EventType.NODE_CHILDREN_CHANGED
 
 
-def test_watch_fires_once_for_its_own_kind() -> None:
-    """Data and child watches fire for different events; each is removed by the first."""
+def test_watch_fires_once_for_its_kind_of_event() -> None:
+    """Data and child watches fire for different events; the first event removes a watch."""
     watches: Watches[str] = Watches()
     watches.data.add("/a", "ann")
     watches.children.add("/a", "bob")
@@ -37,7 +37,7 @@ def test_watch_fires_once_for_its_own_kind() -> None:
 
 
 def test_watcher_of_both_kinds_gets_one_deletion_event() -> None:
-    """A deletion is sent to data and child watchers, and to the parent's child watchers as a change."""
+    """A deletion is sent to data and child watchers, and as a child change to the parent's child watchers."""
     watches: Watches[str] = Watches()
     watches.data.add("/a", "ann")
     watches.children.add("/a", "ann")
@@ -65,7 +65,7 @@ def test_persistent_watches_stay_and_recursive_ones_include_descendants() -> Non
 
 
 def test_one_shot_and_persistent_watch_give_one_event() -> None:
-    """The persistent watch remains."""
+    """The one-shot watch is removed by that event, the persistent watch is not."""
     watches: Watches[str] = Watches()
     watches.data.add("/a", "ann")
     watches.add_persistent("/a", "ann", AddWatchMode.PERSISTENT)
@@ -74,7 +74,7 @@ def test_one_shot_and_persistent_watch_give_one_event() -> None:
 
 
 def test_watches_are_removed_by_kind() -> None:
-    """Removing a missing watch is an error."""
+    """Removing a missing watch returns False."""
     watches: Watches[str] = Watches()
     watches.data.add("/a", "ann")
     watches.children.add("/a", "ann")
@@ -92,7 +92,7 @@ def test_watches_are_removed_by_kind() -> None:
 
 
 def test_removed_watcher_leaves_nothing() -> None:
-    """The watcher's recursive watches cause no work afterwards."""
+    """After a watcher is forgotten, none of its watches fires, and those of others remain."""
     watches: Watches[str] = Watches()
     watches.data.add("/a", "ann")
     watches.add_persistent("/b", "ann", AddWatchMode.PERSISTENT_RECURSIVE)
@@ -104,7 +104,7 @@ def test_removed_watcher_leaves_nothing() -> None:
 
 
 def test_watches_per_watcher_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Above the limit a watch is rejected, until others are removed; other watchers are not affected."""
+    """A watch above the limit is refused; removing one makes room; other watchers are not affected."""
     monkeypatch.setattr(watches_module, "WATCHER_BYTES_MAX", 2 * (watches_module.WATCH_BYTES + 2))
     watches: Watches[str] = Watches()
     watches.data.add("/a", "ann")
@@ -120,56 +120,56 @@ def test_watches_per_watcher_are_bounded(monkeypatch: pytest.MonkeyPatch) -> Non
 # --- sessions ---
 
 
-def sessions() -> Sessions:
+def new_sessions() -> Sessions:
     return Sessions(tick_time_ms=1000, random=Random(1))
 
 
-@pytest.mark.parametrize(("asked", "given"), [(0, 2000), (5000, 5000), (10**6, 20_000), (-1, 2000)])
-def test_timeout_is_between_two_and_twenty_ticks(asked: int, given: int) -> None:
+@pytest.mark.parametrize(("requested", "granted"), [(0, 2000), (5000, 5000), (10**6, 20_000), (-1, 2000)])
+def test_timeout_is_between_two_and_twenty_ticks(requested: int, granted: int) -> None:
     """A client gets the nearest allowed value."""
-    assert sessions().open(asked, 1_700_000_000_000, 0.0).timeout_ms == given
+    assert new_sessions().open(requested, 1_700_000_000_000, 0.0).timeout_ms == granted
 
 
 def test_session_ids_increase_and_differ_between_runs() -> None:
-    """Many may be created within one millisecond, and the clock may go back."""
-    first = sessions()
+    """IDs stay unique if sessions are opened within one millisecond or the clock is set back."""
+    first = new_sessions()
     ids = [first.open(5000, now_ms, 0.0).session_id for now_ms in (1000, 1000, 1001, 999)]
     assert ids == sorted(set(ids))
     assert all(each > 0 for each in ids)
-    later = sessions()
+    later = new_sessions()
     later.restore([each.row() for each in first.by_id.values()], 0.0)
     assert later.open(5000, 1000, 0.0).session_id not in ids
 
 
-def test_session_is_resumed_with_its_password_only() -> None:
-    """A wrong password and an expired session have the same response."""
-    all_of_them = sessions()
-    session = all_of_them.open(5000, 1000, 0.0)
-    assert all_of_them.reattach(session.session_id, b"x" * 16, 5000, 1.0) is None
-    assert all_of_them.reattach(session.session_id + 1, session.password, 5000, 1.0) is None
-    assert all_of_them.reattach(session.session_id, session.password, 7000, 1.0) is session
+def test_session_is_resumed_only_with_its_password() -> None:
+    """A wrong password and an expired session give the same result."""
+    sessions = new_sessions()
+    session = sessions.open(5000, 1000, 0.0)
+    assert sessions.reattach(session.session_id, b"x" * 16, 5000, 1.0) is None
+    assert sessions.reattach(session.session_id + 1, session.password, 5000, 1.0) is None
+    assert sessions.reattach(session.session_id, session.password, 7000, 1.0) is session
     assert (session.timeout_ms, session.last_heard) == (7000, 1.0)
-    assert all_of_them.close(session.session_id) is session
-    assert all_of_them.reattach(session.session_id, session.password, 5000, 1.0) is None
-    assert all_of_them.close(session.session_id) is None
+    assert sessions.close(session.session_id) is session
+    assert sessions.reattach(session.session_id, session.password, 5000, 1.0) is None
+    assert sessions.close(session.session_id) is None
 
 
-def test_silent_session_expires_but_not_by_a_server_pause() -> None:
-    """A pause of the server does not expire sessions."""
-    all_of_them = sessions()
-    session = all_of_them.open(5000, 1000, 100.0)
-    assert all_of_them.expired(105.0) == []
-    assert all_of_them.expired(105.1) == [session]
-    all_of_them.extend(3.0)
-    assert all_of_them.expired(108.0) == []
+def test_pause_of_the_server_extends_sessions() -> None:
+    """A session expires after its timeout without a message, but the server's own pauses are not included."""
+    sessions = new_sessions()
+    session = sessions.open(5000, 1000, 100.0)
+    assert sessions.expired(105.0) == []
+    assert sessions.expired(105.1) == [session]
+    sessions.extend(3.0)
+    assert sessions.expired(108.0) == []
 
 
 def test_restored_session_has_its_full_timeout() -> None:
-    """No client could reach a server that was down."""
-    all_of_them = sessions()
-    all_of_them.restore([SessionRow(5, 4000, b"p" * 16)], now=50.0)
-    assert all_of_them.expired(54.0) == []
-    assert [each.session_id for each in all_of_them.expired(54.1)] == [5]
+    """While the server was down, no client could reach it."""
+    sessions = new_sessions()
+    sessions.restore([SessionRow(5, 4000, b"p" * 16)], now=50.0)
+    assert sessions.expired(54.0) == []
+    assert [each.session_id for each in sessions.expired(54.1)] == [5]
 
 
 # --- access ---
@@ -195,7 +195,7 @@ def test_digest_equals_zookeepers() -> None:
     ],
 )
 def test_acl_schemes(entry: Acl, identities: tuple[tuple[str, str], ...], allowed: bool) -> None:
-    """The schemes are world, user, address and network."""
+    """An ACL entry matches any client, a user, an address or a network."""
     if allowed:
         check_access((entry,), 1, identities, "/a")
     else:
@@ -215,20 +215,20 @@ def test_acl_schemes(entry: Acl, identities: tuple[tuple[str, str], ...], allowe
     ],
 )
 def test_invalid_acls_are_refused(acl: tuple[Acl, ...]) -> None:
-    """Scheme auth is invalid for a client without authentication."""
+    """The scheme auth is invalid for a client that has not authenticated."""
     with pytest.raises(InvalidAcl):
         effective_acl(acl, (("ip", "127.0.0.1"),), "/a")
 
 
-def test_scheme_auth_means_the_caller() -> None:
-    """Addresses are not considered an authentication; duplicate entries are removed."""
+def test_scheme_auth_is_replaced_by_the_caller() -> None:
+    """The caller's address is not used, and duplicate entries are removed."""
     acl = effective_acl((Acl(31, "auth", ""), Acl(31, *ANN)), (("ip", "127.0.0.1"), ANN), "/a")
     assert acl == (Acl(31, *ANN),)
     assert effective_acl(list(OPEN_ACL), (), "/a") is OPEN_ACL
 
 
-def test_hashes_are_hidden_from_readers() -> None:
-    """The hashes are visible with the ADMIN permission."""
+def test_password_hashes_are_hidden_from_readers() -> None:
+    """Only identities with the ADMIN permission may see the hashes."""
     acl = (Acl(31, *ANN), Acl(1, "world", "anyone"))
     assert hide_digests(acl) == (Acl(31, "digest", "ann:x"), Acl(1, "world", "anyone"))
     assert may_see_digests(acl, (ANN,))
@@ -237,6 +237,6 @@ def test_hashes_are_hidden_from_readers() -> None:
 
 @pytest.mark.parametrize(("scheme", "credentials"), [("digest", b"x"), ("digest", b"\xff:x"), ("sasl", b"x:y")])
 def test_invalid_credentials_are_refused(scheme: str, credentials: bytes) -> None:
-    """The digest scheme needs text with a colon; other schemes are unknown."""
+    """Digest credentials must be UTF-8 text with a colon; other schemes are unknown."""
     with pytest.raises(AuthFailed):
         authenticate(scheme, credentials, "127.0.0.1")

@@ -21,7 +21,7 @@ def coordinator(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Coordinato
 
 
 def zkcli(coordinator: CoordinatorProcess, lines: str) -> str:
-    """Run these lines and return the output."""
+    """Run zkCli with input lines, and return its output."""
     done = subprocess.run(
         [java_path(), *FLAGS, "-cp", class_path(), MAIN, "-server", coordinator.address, "-waitforconnection"],
         input=lines + "\nquit\n",
@@ -33,7 +33,7 @@ def zkcli(coordinator: CoordinatorProcess, lines: str) -> str:
 
 
 def test_zkcli_session(coordinator: CoordinatorProcess) -> None:
-    """The session creates, reads, changes, checks versions, and deletes a znode and a subtree."""
+    """A session creates, reads and changes znodes, checks versions, and deletes a subtree."""
     output = zkcli(
         coordinator,
         """create /kc first
@@ -86,8 +86,8 @@ ls /
 
 
 def test_single_zkcli_command(coordinator: CoordinatorProcess) -> None:
-    """Scripts pass the command as arguments and read the output."""
+    """A command may be passed as arguments, as scripts do."""
     command = [java_path(), *FLAGS, "-cp", class_path(), MAIN, "-server", coordinator.address, "ls", "/"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60)
-    # The message about the connection may come before or after.
+    # The message about the connection may be printed before or after the result.
     assert (done.returncode, "[zookeeper]" in done.stdout.splitlines()) == (0, True), done.stdout + done.stderr

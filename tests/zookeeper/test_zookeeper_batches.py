@@ -1,4 +1,4 @@
-"""Batches of writes and reads with a result per unit."""
+"""Batches of writes and reads, with a result for each unit."""
 
 from __future__ import annotations
 
@@ -46,23 +46,25 @@ def kinds(outcomes: Sequence[UnitOutcome]) -> list[str]:
 
 
 class RecordingClient:
-    """Accepts multis with scripted results: a path in ``conflicts`` fails the multi that contains it, until it is
-    removed."""
+    """Records multis, which fail if they contain a path in ``conflicts``.
+
+    :ivar gates: None, or a list to which each multi adds a Deferred that it waits for.
+    """
 
     def __init__(self) -> None:
         self.conflicts: set[str] = set()
         self.sent: list[list[str]] = []
-        self.held: list[Deferred[None]] | None = None
+        self.gates: list[Deferred[None]] | None = None
 
     def multi(self, operations: Sequence[Operation]) -> Deferred[list[OperationResult]]:
         self.sent.append([operation.path for operation in operations])
-        if self.held is None:
-            return self._answer(operations)
+        if self.gates is None:
+            return self._respond(operations)
         gate: Deferred[None] = Deferred()
-        self.held.append(gate)
-        return gate.addCallback(lambda _: self._answer(operations))
+        self.gates.append(gate)
+        return gate.addCallback(lambda _: self._respond(operations))
 
-    def _answer(self, operations: Sequence[Operation]) -> Deferred[list[OperationResult]]:
+    def _respond(self, operations: Sequence[Operation]) -> Deferred[list[OperationResult]]:
         for index, operation in enumerate(operations):
             if operation.path in self.conflicts:
                 return fail(MultiFailed(index, BadVersion(operation.path), [None] * len(operations)))
@@ -70,7 +72,7 @@ class RecordingClient:
 
 
 def run(coroutine: object) -> list[UnitOutcome]:
-    """Return the result of a coroutine that waits for nothing."""
+    """Return the result of a coroutine that never waits."""
     results: list[list[UnitOutcome]] = []
     Deferred.fromCoroutine(coroutine).addCallback(results.append)  # type: ignore[arg-type]
     (result,) = results
@@ -89,23 +91,23 @@ def test_multis_have_a_bounded_size() -> None:
 
 
 def test_concurrent_multis_are_bounded() -> None:
-    """The next is sent after a response."""
+    """When the limit is reached, the next multi is sent after a response."""
     client = RecordingClient()
-    client.held = []
+    client.gates = []
     done = Deferred.fromCoroutine(
         write_units(client, [[SetData(f"/{n}", b"")] for n in range(10)], None, BatchLimits(1000, 2, 3))
     )
     assert len(client.sent) == 3
-    client.held.pop().callback(None)
+    client.gates.pop().callback(None)
     assert len(client.sent) == 4
-    while client.held:
-        client.held.pop().callback(None)
+    while client.gates:
+        client.gates.pop().callback(None)
     assert done.called
     assert len(client.sent) == 5
 
 
 def test_conflict_affects_only_its_own_unit() -> None:
-    """The failed unit is removed and the rest is sent again."""
+    """The failed unit is removed, and the remaining units are sent again."""
     client = RecordingClient()
     client.conflicts = {"/1", "/3"}
     outcomes = run(write_units(client, [[SetData(f"/{n}", b"")] for n in range(5)], Check("/epoch", 1)))
@@ -119,8 +121,8 @@ def test_conflict_affects_only_its_own_unit() -> None:
     assert outcomes[0] == [STAT]
 
 
-def test_many_conflicts_cost_at_most_a_multi_each() -> None:
-    """After a few rounds every remaining unit is sent alone, so that the work stays linear."""
+def test_many_conflicts_cost_at_most_one_multi_each() -> None:
+    """After a few rounds, each remaining unit is sent alone, so the number of multis stays linear."""
     client = RecordingClient()
     client.conflicts = {f"/{n}" for n in range(0, 100, 2)}
     outcomes = run(write_units(client, [[SetData(f"/{n}", b"")] for n in range(100)]))
@@ -129,7 +131,7 @@ def test_many_conflicts_cost_at_most_a_multi_each() -> None:
 
 
 def test_failed_guard_stops_the_batch() -> None:
-    """Every unit that is not written has this outcome; pending ones are not sent."""
+    """All units fail with GuardFailed, and pending ones are not sent."""
     client = RecordingClient()
     client.conflicts = {"/epoch"}
     units = [[SetData(f"/{n}", b"")] for n in range(10)]
@@ -142,7 +144,7 @@ def test_failed_guard_stops_the_batch() -> None:
 
 
 def test_lost_connection_is_the_outcome_of_sent_units() -> None:
-    """It is unknown whether they were written."""
+    """Whether these units were written is unknown."""
     client = RecordingClient()
 
     def lose(operations: Sequence[Operation]) -> Deferred[list[OperationResult]]:
@@ -158,14 +160,14 @@ def test_empty_batch_sends_nothing() -> None:
     assert client.sent == []
 
 
-class OldServer:
+class OldServerClient:
     """A client of a server without multi-read."""
 
     def __init__(self) -> None:
-        self.tried = 0
+        self.multi_reads_count = 0
 
     def multi_read(self, reads: Sequence[Read]) -> Deferred[list[ReadResult]]:
-        self.tried += 1
+        self.multi_reads_count += 1
         return fail(Unimplemented())
 
     def get_data(self, path: str) -> Deferred[tuple[bytes, Stat]]:
@@ -178,36 +180,36 @@ class OldServer:
 
 
 def test_server_without_multi_read_is_read_one_by_one() -> None:
-    """The results are the same."""
-    client = OldServer()
+    """Single reads return the same results as a multi-read."""
+    client = OldServerClient()
     first, missing = run(read_all(client, ["/a", "/none"]))
     assert first == (b"/a", STAT)
     assert isinstance(missing, NoNode)
     first, missing = run(list_all(client, ["/a", "/none"]))
     assert first == ["a"]
     assert isinstance(missing, NoNode)
-    assert client.tried == 2
+    assert client.multi_reads_count == 2
 
 
 def test_failed_read_fails_the_batch() -> None:
     """A missing znode is a result; a lost connection is an error."""
     failures: list[BaseException] = []
-    reading = Deferred.fromCoroutine(read_all(OldServer(), ["/a", "/lost", "/b"]))
+    reading = Deferred.fromCoroutine(read_all(OldServerClient(), ["/a", "/lost", "/b"]))
     reading.addErrback(lambda failure: failures.append(failure.value))
     (failed,) = failures
     assert isinstance(failed, ConnectionLoss)
 
 
 def test_thousands_of_writes_and_reads_on_a_server(zookeeper_server: ServerUnderTest) -> None:
-    """Conditional writes with a guard, some in conflict, are all read back."""
+    """Results of conditional writes with a guard, some of them in conflict, match the data read back."""
 
     async def scenario(scene: Scene) -> None:
         client = await scene.client()
         await client.create("/epoch")
         await client.create("/states")
         paths = [f"/states/{number}" for number in range(2500)]
-        made = await write_units(client, [[Create(path, b"0")] for path in paths])
-        assert kinds(made) == ["written"] * 2500
+        created = await write_units(client, [[Create(path, b"0")] for path in paths])
+        assert kinds(created) == ["written"] * 2500
         for path in (paths[7], paths[1234]):
             await client.set_data(path, b"somebody else's")
 
@@ -220,9 +222,9 @@ def test_thousands_of_writes_and_reads_on_a_server(zookeeper_server: ServerUnder
         outcomes = await write_units(client, [[SetData(path, b"2", 1)] for path in paths], guard)
         assert set(kinds(outcomes)) == {"GuardFailed"}
 
-        answers = await read_all(client, [*paths, "/none"])
-        assert isinstance(answers.pop(), NoNode)
-        data = [answer[0] for answer in answers if not isinstance(answer, ZooKeeperError)]
+        responses = await read_all(client, [*paths, "/none"])
+        assert isinstance(responses.pop(), NoNode)
+        data = [response[0] for response in responses if not isinstance(response, ZooKeeperError)]
         assert data == [b"somebody else's" if index in (7, 1234) else b"1" for index in range(2500)]
         (children,) = await list_all(client, ["/states"])
         assert isinstance(children, list)
@@ -232,7 +234,7 @@ def test_thousands_of_writes_and_reads_on_a_server(zookeeper_server: ServerUnder
 
 
 def test_oversized_unit_fails_alone(zookeeper_server: ServerUnderTest) -> None:
-    """The others are written."""
+    """The other units are written."""
 
     async def scenario(scene: Scene) -> None:
         client = await scene.client()
@@ -246,22 +248,22 @@ def test_oversized_unit_fails_alone(zookeeper_server: ServerUnderTest) -> None:
 
 
 def test_response_larger_than_the_request_limit(zookeeper_server: ServerUnderTest) -> None:
-    """Servers limit the size of requests only."""
+    """Servers limit only the size of requests, so the response is received."""
 
     async def scenario(scene: Scene) -> None:
         client = await scene.client()
         for number in range(8):
             await client.create(f"/{number}", b"x" * 900_000)
-        answers = await client.multi_read([*(GetData(f"/{number}") for number in range(8)), GetChildren("/")])
-        assert [len(answer) for answer in answers if isinstance(answer, list)] == [8]
-        assert sum(len(answer[0]) for answer in answers if isinstance(answer, tuple)) == 7_200_000
+        responses = await client.multi_read([*(GetData(f"/{number}") for number in range(8)), GetChildren("/")])
+        assert [len(response) for response in responses if isinstance(response, list)] == [8]
+        assert sum(len(response[0]) for response in responses if isinstance(response, tuple)) == 7_200_000
 
     zookeeper_server.run(scenario)
 
 
 @pytest.mark.parametrize("limits", [BatchLimits(in_flight_max=0), BatchLimits(operations_max=1)])
 def test_minimal_limits_still_make_progress(limits: BatchLimits) -> None:
-    """Units are sent one at a time."""
+    """With such limits, units are sent one at a time."""
     client = RecordingClient()
     assert kinds(run(write_units(client, [[SetData("/a", b"")], [SetData("/b", b"")]], None, limits))) == [
         "written",

@@ -1,4 +1,4 @@
-"""The client with a scripted server, in virtual time."""
+"""The ZooKeeper client with a scripted server and virtual time."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ class Peer:
         return frames
 
     def requests(self) -> list[tuple[int, Request]]:
-        """Return the same, decoded: (transaction ID, request)."""
+        """Return (transaction ID, request) for each frame received since the last call."""
         return [
             (
                 int.from_bytes(body[:4], "big", signed=True),
@@ -108,7 +108,7 @@ class Peer:
         self.protocol.dataReceived(data)
 
     def accept(self, timeout_ms: int = TIMEOUT_MS, session_id: int = 77) -> ConnectRequest:
-        """Answer the handshake; return its request."""
+        """Respond to the handshake, and return its request."""
         (handshake,) = self.frames()
         self.send(frame(ConnectResponse(timeout_ms, session_id, PASSWORD).encode()))
         return ConnectRequest.decode(Reader(handshake))
@@ -117,8 +117,8 @@ class Peer:
         self.protocol.connectionLost(Failure(ConnectionDone()))
 
 
-class Stage:
-    """A client on the test's own reactor, and the connections it opens."""
+class ClientScene:
+    """A client on an in-memory reactor, and the connections that it opens."""
 
     def __init__(self, servers: str = "10.0.0.1:1", **options: Any) -> None:
         self.reactor = MemoryReactorClock()
@@ -127,31 +127,31 @@ class Stage:
         )
         self.states: list[SessionState] = []
         self.client.on_session_event(self.states.append)
-        self._taken = 0
+        self._attempts_taken = 0
 
-    def connecting(self, within_s: float = 5.0) -> Any:
+    def next_attempt(self, within_s: float = 5.0) -> Any:
         """Return the next connection attempt: (host, port, factory)."""
         waited = 0.0
-        while len(self.reactor.tcpClients) == self._taken and waited < within_s:
+        while len(self.reactor.tcpClients) == self._attempts_taken and waited < within_s:
             self.reactor.advance(0.01)
             waited += 0.01
-        host, port, factory, *_ = self.reactor.tcpClients[self._taken]
-        self._taken += 1
+        host, port, factory, *_ = self.reactor.tcpClients[self._attempts_taken]
+        self._attempts_taken += 1
         return host, port, factory
 
     def peer(self) -> Peer:
-        """Accept the next connection."""
-        return Peer(self.connecting()[2])
+        """Accept the next connection attempt."""
+        return Peer(self.next_attempt()[2])
 
-    def connected(self) -> Peer:
-        """Start, and accept the first session."""
+    def start_session(self) -> Peer:
+        """Start the client, and accept its first session."""
         outcome(self.client.start())
         peer = self.peer()
         peer.accept()
         return peer
 
-    def turn(self) -> None:
-        """Run the calls of the reactor that are due now."""
+    def run_due_calls(self) -> None:
+        """Run the delayed calls that are due now."""
         self.reactor.advance(0)
 
     def timers(self) -> list[float]:
@@ -159,68 +159,68 @@ class Stage:
 
 
 def outcome(deferred: Deferred[Any]) -> list[Any]:
-    """Return a list that gets the result or the exception."""
+    """Return a list to which the result or the exception is added."""
     results: list[Any] = []
     deferred.addCallbacks(results.append, lambda failure: results.append(failure.value))
     return results
 
 
 def test_handshake_requests_a_new_session() -> None:
-    """The request has no ID, a password of zeros, and the configured timeout; ``start`` fires with the response."""
-    stage = Stage()
-    started = outcome(stage.client.start())
-    early = outcome(stage.client.exists("/early"))
-    peer = stage.peer()
+    """It contains session ID 0, a password of zeros, and the configured timeout; ``start`` fires with the response."""
+    scene = ClientScene()
+    started = outcome(scene.client.start())
+    early = outcome(scene.client.exists("/early"))
+    peer = scene.peer()
     assert started == []
     assert peer.accept() == ConnectRequest(0, TIMEOUT_MS, 0, b"\x00" * 16)
     assert started == [None]
-    assert stage.states == [SessionState.CONNECTED]
-    assert (stage.client.session_id, stage.client.session_password) == (77, PASSWORD)
-    stage.turn()
+    assert scene.states == [SessionState.CONNECTED]
+    assert (scene.client.session_id, scene.client.session_password) == (77, PASSWORD)
+    scene.run_due_calls()
     ((xid, _request),) = peer.requests()
     peer.send(reply_frame(xid, 5, 0, encode_stat(STAT)))
     assert early == [STAT]
-    assert stage.client.last_zxid == 5
+    assert scene.client.last_zxid == 5
 
 
-def test_requests_of_one_iteration_are_one_write() -> None:
-    """A thousand requests are one write; requests from callbacks of responses are sent together after them."""
-    stage = Stage()
-    peer = stage.connected()
+def test_requests_of_one_iteration_share_a_write() -> None:
+    """A thousand requests share one write, and so do the requests sent by the callbacks of their responses."""
+    scene = ClientScene()
+    peer = scene.start_session()
     before = peer.transport.writes
-    answers = [outcome(stage.client.get_data(f"/{number}").addCallback(again(stage))) for number in range(1000)]
+    outcomes = [outcome(scene.client.get_data(f"/{number}").addCallback(send_another(scene))) for number in range(1000)]
     assert peer.transport.writes == before
-    stage.turn()
+    scene.run_due_calls()
     assert peer.transport.writes == before + 1
     requests = peer.requests()
     assert [xid for xid, _ in requests] == list(range(1, 1001))
     peer.send(b"".join(reply_frame(xid, xid, 0, encode_data(b"%d" % xid, STAT)) for xid, _ in requests))
     assert peer.transport.writes == before + 2
     assert len(peer.requests()) == 1000
-    assert answers[999] == [(b"1000", STAT)]
+    assert outcomes[999] == [(b"1000", STAT)]
 
 
-def again(stage: Stage) -> Any:
-    """Send more requests from a callback."""
+def send_another(scene: ClientScene) -> Any:
+    """Return a callback that sends another request."""
 
-    def ask(answer: object) -> object:
-        outcome(stage.client.get_data("/again"))
-        return answer
+    def send(response: object) -> object:
+        outcome(scene.client.get_data("/again"))
+        return response
 
-    return ask
+    return send
 
 
-def test_responses_are_read_byte_by_byte() -> None:
-    """Handshake, events, errors and data are decoded for any segmentation."""
-    stage = Stage()
-    outcome(stage.client.start())
-    peer = stage.peer()
+def test_responses_that_arrive_byte_by_byte() -> None:
+    """The handshake, events, errors and data are decoded even if each byte arrives alone."""
+    scene = ClientScene()
+    outcome(scene.client.start())
+    peer = scene.peer()
     for byte in frame(ConnectResponse(TIMEOUT_MS, 77, PASSWORD).encode()):
         peer.send(bytes([byte]))
     peer.frames()
     events: list[WatchEvent] = []
-    first, second = outcome(stage.client.get_data("/a", events.append)), outcome(stage.client.get_data("/b"))
-    stage.turn()
+    first, second = outcome(scene.client.get_data("/a", events.append)), outcome(scene.client.get_data("/b"))
+    scene.run_due_calls()
     event = WatchEvent(EventType.NODE_DATA_CHANGED, KeeperState.SYNC_CONNECTED, "/a")
     for byte in (
         reply_frame(1, 1, 0, encode_data(b"data", STAT))
@@ -234,241 +234,241 @@ def test_responses_are_read_byte_by_byte() -> None:
     assert second[0].path == "/b"
 
 
-def test_ping_is_sent_every_third_of_the_session() -> None:
-    """Other requests do not replace it; the session is confirmed from the time a ping was sent."""
-    stage = Stage()
-    peer = stage.connected()
+def test_ping_is_sent_every_third_of_the_session_timeout() -> None:
+    """As long as pings get responses, the session is known not to have expired."""
+    scene = ClientScene()
+    peer = scene.start_session()
     pings = []
     for second in range(1, 10):
-        stage.reactor.advance(1)
-        stage.turn()
+        scene.reactor.advance(1)
+        scene.run_due_calls()
         for xid, _request in peer.requests():
             pings.append((second, xid))
             peer.send(reply_frame(XID_PING, 0, 0))
     assert pings == [(3, XID_PING), (6, XID_PING), (9, XID_PING)]
-    assert not stage.client.session_may_have_expired
-    assert stage.timers() == [3]
+    assert not scene.client.session_may_have_expired
+    assert scene.timers() == [3]
 
 
 def test_ping_delayed_by_a_backlog_is_sent_soon_after() -> None:
-    """The ping is not delayed by another third of the session, because the lease of a broker depends on it."""
-    stage = Stage()
-    peer = stage.connected()
-    connection = stage.client._session._connection
+    """It does not wait for another third of the session timeout, because a broker's lease depends on it."""
+    scene = ClientScene()
+    peer = scene.start_session()
+    connection = scene.client._session._connection
     assert connection is not None
     connection._buffered = True  # as after a partial write to the socket
-    stage.reactor.advance(3)
-    stage.turn()
+    scene.reactor.advance(3)
+    scene.run_due_calls()
     assert peer.requests() == []
     connection._buffered = False
-    stage.reactor.advance(0.4)
-    stage.turn()
+    scene.reactor.advance(0.4)
+    scene.run_due_calls()
     assert [xid for xid, _request in peer.requests()] == [XID_PING]
 
 
-def test_silent_server_is_abandoned_after_two_thirds_of_the_session() -> None:
-    """Any response restarts the time."""
-    stage = Stage()
-    peer = stage.connected()
-    request = outcome(stage.client.exists("/a"))
+def test_silent_server_is_abandoned_after_two_thirds_of_the_session_timeout() -> None:
+    """The connection is aborted, and the pending request fails."""
+    scene = ClientScene()
+    peer = scene.start_session()
+    request = outcome(scene.client.exists("/a"))
     for _ in range(5):
-        stage.reactor.advance(1)
+        scene.reactor.advance(1)
     assert not peer.transport.aborted
-    stage.reactor.advance(1)
+    scene.reactor.advance(1)
     assert peer.transport.aborted
     assert request == []
     peer.lose()
-    assert stage.states[-1] is SessionState.SUSPENDED
+    assert scene.states[-1] is SessionState.SUSPENDED
     assert isinstance(request[0], ConnectionLoss)
     assert "silent for 6.0 s" in str(request[0])
 
 
 def test_session_may_have_expired_after_its_timeout_without_a_confirmation() -> None:
-    """The time counts from when the last answered ping was sent, not from its response."""
-    stage = Stage()
-    peer = stage.connected()
-    stage.reactor.advance(3)
-    stage.turn()
-    stage.reactor.advance(1)
+    """The timeout starts when the last ping that got a response was sent, not when the response arrived."""
+    scene = ClientScene()
+    peer = scene.start_session()
+    scene.reactor.advance(3)
+    scene.run_due_calls()
+    scene.reactor.advance(1)
     peer.send(reply_frame(XID_PING, 0, 0))
     peer.lose()
-    stage.reactor.advance(7.9)
-    assert not stage.client.session_may_have_expired
-    stage.reactor.advance(0.2)
-    assert stage.client.session_may_have_expired
-    assert stage.client.state is SessionState.SUSPENDED
+    scene.reactor.advance(7.9)
+    assert not scene.client.session_may_have_expired
+    scene.reactor.advance(0.2)
+    assert scene.client.session_may_have_expired
+    assert scene.client.state is SessionState.SUSPENDED
 
 
 def test_next_connection_resumes_session_and_watches() -> None:
     """Credentials are sent first, then watches, then the pending requests in order."""
-    stage = Stage(auth=[("digest", b"me:secret")])
-    outcome(stage.client.start())
-    peer = stage.peer()
+    scene = ClientScene(auth=[("digest", b"me:secret")])
+    outcome(scene.client.start())
+    peer = scene.peer()
     peer.accept()
-    stage.turn()
+    scene.run_due_calls()
     assert peer.requests() == [(XID_AUTH, Auth("digest", b"me:secret"))]
-    assert stage.states == []
+    assert scene.states == []
     peer.send(reply_frame(XID_AUTH, 0, 0))
-    assert stage.states == [SessionState.CONNECTED]
-    outcome(stage.client.get_data("/a", print))
-    outcome(stage.client.exists("/b", print))
-    stage.turn()
+    assert scene.states == [SessionState.CONNECTED]
+    outcome(scene.client.get_data("/a", print))
+    outcome(scene.client.exists("/b", print))
+    scene.run_due_calls()
     peer.frames()
     peer.send(reply_frame(1, 40, 0, encode_data(b"", STAT)) + reply_frame(2, 41, NoNode.code))
     peer.lose()
-    outcome(stage.client.get_data("/c"))
+    outcome(scene.client.get_data("/c"))
 
-    peer = stage.peer()
+    peer = scene.peer()
     assert peer.accept() == ConnectRequest(41, TIMEOUT_MS, 77, PASSWORD)
-    stage.turn()
+    scene.run_due_calls()
     assert [xid for xid, _ in peer.requests()] == [XID_AUTH]
     peer.send(reply_frame(XID_AUTH, 0, 0))
-    stage.turn()
+    scene.run_due_calls()
     assert peer.requests() == [
         (XID_SET_WATCHES, SetWatches(41, ["/a"], ["/b"], [])),
         (1, GetData("/c")),
     ]
-    assert stage.states == [SessionState.CONNECTED, SessionState.SUSPENDED, SessionState.CONNECTED]
+    assert scene.states == [SessionState.CONNECTED, SessionState.SUSPENDED, SessionState.CONNECTED]
 
 
 def test_many_watches_are_restored_in_several_requests() -> None:
-    """Each is well below the server's limit on a request."""
-    stage = Stage()
-    peer = stage.connected()
+    """Each request is well below the server's size limit."""
+    scene = ClientScene()
+    peer = scene.start_session()
     paths = [f"/{number:0500}" for number in range(1000)]
     for path in paths:
-        outcome(stage.client.get_data(path, print))
-    stage.turn()
+        outcome(scene.client.get_data(path, print))
+    scene.run_due_calls()
     peer.frames()
     peer.send(b"".join(reply_frame(xid, 9, 0, encode_data(b"", STAT)) for xid in range(1, 1001)))
     peer.lose()
-    peer = stage.peer()
+    peer = scene.peer()
     peer.accept()
-    stage.turn()
+    scene.run_due_calls()
     sets = [request for xid, request in peer.requests() if isinstance(request, SetWatches) and xid == XID_SET_WATCHES]
     assert [path for request in sets for path in request.data] == paths
     assert len(sets) == 4
 
 
 def test_expiry_is_reported_before_requests_fail() -> None:
-    """Listeners are called first; nothing is retried and no timer is left."""
-    stage = Stage()
-    peer = stage.connected()
+    """Listeners are called first; nothing is retried, and no timer is left."""
+    scene = ClientScene()
+    peer = scene.start_session()
     peer.lose()
-    story: list[Any] = []
-    stage.client.on_session_event(story.append)
-    stage.client.exists("/a").addErrback(lambda failure: story.append(type(failure.value)))
-    peer = stage.peer()
+    calls: list[Any] = []
+    scene.client.on_session_event(calls.append)
+    scene.client.exists("/a").addErrback(lambda failure: calls.append(type(failure.value)))
+    peer = scene.peer()
     peer.accept(timeout_ms=0, session_id=0)
-    assert story == [SessionState.EXPIRED, SessionExpired]
+    assert calls == [SessionState.EXPIRED, SessionExpired]
     assert peer.transport.aborted
     peer.lose()
-    assert stage.timers() == []
-    (late,) = outcome(stage.client.exists("/a"))
+    assert scene.timers() == []
+    (late,) = outcome(scene.client.exists("/a"))
     assert isinstance(late, SessionExpired)
 
 
 def test_other_session_id_means_expiry() -> None:
     """A server that responds with another session has not resumed this one."""
-    stage = Stage()
-    stage.connected().lose()
-    waiting = outcome(stage.client.exists("/a"))
-    peer = stage.peer()
+    scene = ClientScene()
+    scene.start_session().lose()
+    waiting = outcome(scene.client.exists("/a"))
+    peer = scene.peer()
     peer.accept(session_id=78)
-    assert stage.states[-1] is SessionState.EXPIRED
+    assert scene.states[-1] is SessionState.EXPIRED
     assert isinstance(waiting[0], SessionExpired)
-    assert stage.client.session_id == 77
+    assert scene.client.session_id == 77
     assert peer.transport.aborted
 
 
 def test_backoff_grows_if_the_session_is_lost_at_once() -> None:
     """The backoff grows although each connection succeeds, and is reset by one that lasts."""
-    stage = Stage()
-    peer = stage.connected()
+    scene = ClientScene()
+    peer = scene.start_session()
     for _ in range(8):
         peer.lose()
-        peer = stage.peer()
+        peer = scene.peer()
         peer.accept()
     peer.lose()
-    lost_at = stage.reactor.seconds()
-    peer = stage.peer()
-    assert stage.reactor.seconds() - lost_at >= 1
+    lost_at = scene.reactor.seconds()
+    peer = scene.peer()
+    assert scene.reactor.seconds() - lost_at >= 1
     peer.accept()
-    stage.reactor.advance(2.5)
+    scene.reactor.advance(2.5)
     peer.lose()
-    lost_at = stage.reactor.seconds()
-    stage.connecting()
-    assert stage.reactor.seconds() - lost_at < 0.1
+    lost_at = scene.reactor.seconds()
+    scene.next_attempt()
+    assert scene.reactor.seconds() - lost_at < 0.1
 
 
 def test_server_that_refuses_watches_is_abandoned() -> None:
     """A session without its watches would have an outdated view."""
-    stage = Stage()
-    peer = stage.connected()
-    outcome(stage.client.get_data("/a", print))
-    stage.turn()
+    scene = ClientScene()
+    peer = scene.start_session()
+    outcome(scene.client.get_data("/a", print))
+    scene.run_due_calls()
     peer.send(reply_frame(1, 9, 0, encode_data(b"", STAT)))
     peer.lose()
-    peer = stage.peer()
+    peer = scene.peer()
     peer.accept()
     peer.send(reply_frame(XID_SET_WATCHES, 9, -6))
     assert peer.transport.aborted
 
 
 def test_close_leaves_no_timer() -> None:
-    """The client may be connected, connecting, or between two attempts."""
-    stage = Stage()
-    peer = stage.connected()
-    closed = outcome(stage.client.close())
-    stage.turn()
+    """The client may be connected, connecting, or waiting for its next attempt."""
+    scene = ClientScene()
+    peer = scene.start_session()
+    closed = outcome(scene.client.close())
+    scene.run_due_calls()
     ((xid, _request),) = peer.requests()
     peer.send(reply_frame(xid, 3, 0))
     assert peer.transport.disconnecting
     peer.lose()
     assert closed == [None]
-    assert stage.timers() == []
-    assert stage.states == [SessionState.CONNECTED, SessionState.CLOSED]
+    assert scene.timers() == []
+    assert scene.states == [SessionState.CONNECTED, SessionState.CLOSED]
 
-    stage = Stage()
-    started = outcome(stage.client.start())
-    stage.connecting()
-    assert outcome(stage.client.close()) == [None]
+    scene = ClientScene()
+    started = outcome(scene.client.start())
+    scene.next_attempt()
+    assert outcome(scene.client.close()) == [None]
     assert isinstance(started[0], ClientClosed)
-    assert stage.timers() == []
+    assert scene.timers() == []
 
-    stage = Stage()
-    stage.connected().lose()
-    assert outcome(stage.client.close()) == [None]
-    assert stage.timers() == []
+    scene = ClientScene()
+    scene.start_session().lose()
+    assert outcome(scene.client.close()) == [None]
+    assert scene.timers() == []
 
 
 def test_close_without_a_response() -> None:
     """The connection is closed after a timeout."""
-    stage = Stage()
-    peer = stage.connected()
-    closed = outcome(stage.client.close())
-    stage.reactor.advance(5)
+    scene = ClientScene()
+    peer = scene.start_session()
+    closed = outcome(scene.client.close())
+    scene.reactor.advance(5)
     assert peer.transport.aborted
     peer.lose()
     assert closed == [None]
-    assert stage.timers() == []
+    assert scene.timers() == []
 
 
 def test_listener_may_close_the_client_at_any_event() -> None:
-    """Processing of that event ends there."""
+    """After a listener has closed the client, the event is not processed further."""
     for state in (SessionState.CONNECTED, SessionState.SUSPENDED):
-        stage = Stage()
-        stage.client.on_session_event(
-            lambda new, state=state, stage=stage: outcome(stage.client.close()) if new is state else None
+        scene = ClientScene()
+        scene.client.on_session_event(
+            lambda new, state=state, scene=scene: outcome(scene.client.close()) if new is state else None
         )
-        peer = stage.connected()
-        stage.turn()
+        peer = scene.start_session()
+        scene.run_due_calls()
         if state is SessionState.CONNECTED:
-            stage.reactor.advance(5)
+            scene.reactor.advance(5)
         peer.lose()
-        assert stage.states[-1] is SessionState.CLOSED
-        assert stage.timers() == []
-        assert len(stage.reactor.tcpClients) == 1
+        assert scene.states[-1] is SessionState.CLOSED
+        assert scene.timers() == []
+        assert len(scene.reactor.tcpClients) == 1
 
 
 @pytest.mark.parametrize(
@@ -486,10 +486,10 @@ def test_listener_may_close_the_client_at_any_event() -> None:
 )
 def test_malformed_bytes_close_the_connection_only(malformed: bytes) -> None:
     """The requests fail with typed errors, and the session resumes on another connection."""
-    stage = Stage()
-    peer = stage.connected()
-    first, second = outcome(stage.client.exists("/a")), outcome(stage.client.exists("/b"))
-    stage.turn()
+    scene = ClientScene()
+    peer = scene.start_session()
+    first, second = outcome(scene.client.exists("/a")), outcome(scene.client.exists("/b"))
+    scene.run_due_calls()
     peer.send(malformed + reply_frame(2, 2, 0, encode_stat(STAT)))
     assert peer.transport.aborted
     assert second == []
@@ -498,18 +498,18 @@ def test_malformed_bytes_close_the_connection_only(malformed: bytes) -> None:
     assert isinstance(second[0], ConnectionLoss)
     assert "malformed" in str(first[0])
     assert "malformed" in str(second[0])
-    assert stage.peer().accept().session_id == 77
+    assert scene.peer().accept().session_id == 77
 
 
-def test_random_bytes_never_raise_out_of_the_connection() -> None:
-    """At worst the client closes the connection."""
+def test_damaged_responses_raise_no_error_from_the_connection() -> None:
+    """At worst, the client closes the connection and the request fails."""
     choose = random.Random(4)
     good = reply_frame(1, 1, 0, encode_data(b"data", STAT)) + reply_frame(XID_WATCH_EVENT, 1, 0, b"\x00" * 12)
     for _ in range(300):
-        stage = Stage()
-        peer = stage.connected()
-        request = outcome(stage.client.get_data("/a"))
-        stage.turn()
+        scene = ClientScene()
+        peer = scene.start_session()
+        request = outcome(scene.client.get_data("/a"))
+        scene.run_due_calls()
         damaged = bytearray(good)
         for _ in range(choose.randint(1, 4)):
             damaged[choose.randrange(len(damaged))] = choose.randrange(256)
@@ -520,33 +520,33 @@ def test_random_bytes_never_raise_out_of_the_connection() -> None:
 
 
 def test_unanswered_requests_are_bounded() -> None:
-    """The limits are a count and a number of bytes, connected or not; responses free their share."""
+    """Their number and total size are limited, connected or not; each response makes room."""
     for options, full_after in (({"requests_max": 3}, 3), ({"request_bytes_max": 1000}, 2)):
-        stage = Stage(**options)
-        peer = stage.connected()
-        accepted = [outcome(stage.client.set_data("/a", b"x" * 600)) for _ in range(full_after)]
-        (refused,) = outcome(stage.client.set_data("/a", b"x" * 600))
+        scene = ClientScene(**options)
+        peer = scene.start_session()
+        accepted = [outcome(scene.client.set_data("/a", b"x" * 600)) for _ in range(full_after)]
+        (refused,) = outcome(scene.client.set_data("/a", b"x" * 600))
         assert isinstance(refused, PipelineFull)
-        stage.turn()
+        scene.run_due_calls()
         assert len(peer.requests()) == full_after
         peer.send(reply_frame(1, 1, 0, encode_stat(STAT)))
         assert accepted[0] == [STAT]
-        assert outcome(stage.client.set_data("/a", b"x" * 600)) == []
+        assert outcome(scene.client.set_data("/a", b"x" * 600)) == []
         peer.lose()
-        waiting = [outcome(stage.client.set_data("/a", b"x" * 600)) for _ in range(full_after + 1)]
+        waiting = [outcome(scene.client.set_data("/a", b"x" * 600)) for _ in range(full_after + 1)]
         assert [len(each) for each in waiting] == [0] * full_after + [1]
         assert isinstance(waiting[-1][0], PipelineFull)
 
 
 def test_servers_are_tried_in_turn_with_growing_backoff() -> None:
     """The first round is fast; then the backoff doubles up to a limit, with jitter."""
-    stage = Stage("10.0.0.1:1,10.0.0.2:2,[::1]:3", connection_timeout_ms=60_000)
-    outcome(stage.client.start())
+    scene = ClientScene("10.0.0.1:1,10.0.0.2:2,[::1]:3", connection_timeout_ms=60_000)
+    outcome(scene.client.start())
     hosts, times = [], []
     for _ in range(30):
-        host, _port, factory = stage.connecting()
+        host, _port, factory = scene.next_attempt()
         hosts.append(host)
-        times.append(stage.reactor.seconds())
+        times.append(scene.reactor.seconds())
         factory.clientConnectionFailed(None, Failure(ConnectionRefusedError()))
     assert set(hosts[:3]) == {"10.0.0.1", "10.0.0.2", "::1"}
     assert hosts == hosts[:3] * 10
@@ -560,59 +560,59 @@ def test_servers_are_tried_in_turn_with_growing_backoff() -> None:
 
 def test_unresponsive_server_is_skipped() -> None:
     """The server may accept no connection or never answer the handshake."""
-    stage = Stage("10.0.0.1:1,10.0.0.2:1")
-    outcome(stage.client.start())
-    first, _, _ = stage.connecting()
-    second, _, factory = stage.connecting()
+    scene = ClientScene("10.0.0.1:1,10.0.0.2:1")
+    outcome(scene.client.start())
+    first, _, _ = scene.next_attempt()
+    second, _, factory = scene.next_attempt()
     assert {first, second} == {"10.0.0.1", "10.0.0.2"}
-    assert stage.reactor.seconds() == pytest.approx(4.5, abs=0.1)
+    assert scene.reactor.seconds() == pytest.approx(4.5, abs=0.1)
     peer = Peer(factory)
-    stage.reactor.advance(4.6)
+    scene.reactor.advance(4.6)
     assert peer.transport.aborted
     peer.lose()
-    stage.peer().accept()
-    assert stage.states == [SessionState.CONNECTED]
+    scene.peer().accept()
+    assert scene.states == [SessionState.CONNECTED]
 
 
 def test_failed_start_can_be_repeated() -> None:
-    """This requires ``renew``, because ``start`` is final."""
-    stage = Stage(connection_timeout_ms=1000)
-    started = outcome(stage.client.start())
-    stage.connecting()
-    stage.reactor.advance(1)
+    """``renew`` repeats it, because ``start`` can be called only once."""
+    scene = ClientScene(connection_timeout_ms=1000)
+    started = outcome(scene.client.start())
+    scene.next_attempt()
+    scene.reactor.advance(1)
     assert isinstance(started[0], OperationTimeout)
-    assert stage.timers() == []
-    renewed = outcome(stage.client.renew())
-    stage.peer().accept()
+    assert scene.timers() == []
+    renewed = outcome(scene.client.renew())
+    scene.peer().accept()
     assert renewed == [None]
 
 
 def test_refused_credentials_are_fatal() -> None:
-    """The client is never considered connected."""
-    stage = Stage(auth=[("digest", b"x")])
-    started = outcome(stage.client.start())
-    peer = stage.peer()
+    """The client never reports that it is connected."""
+    scene = ClientScene(auth=[("digest", b"x")])
+    started = outcome(scene.client.start())
+    peer = scene.peer()
     peer.accept()
     peer.send(reply_frame(XID_AUTH, 0, AuthFailed.code))
     assert isinstance(started[0], AuthFailed)
-    assert stage.states == [SessionState.AUTH_FAILED]
+    assert scene.states == [SessionState.AUTH_FAILED]
     peer.lose()
-    assert stage.timers() == []
+    assert scene.timers() == []
 
 
 def test_cancelled_request_is_dropped() -> None:
-    """A pending one is not sent; the response to a sent one is ignored."""
-    stage = Stage()
-    outcome(stage.client.start())
-    waiting = stage.client.exists("/waiting")
+    """A cancelled request is not sent; if it was already sent, its response is ignored."""
+    scene = ClientScene()
+    outcome(scene.client.start())
+    waiting = scene.client.exists("/waiting")
     outcome(waiting)
     waiting.cancel()
-    peer = stage.peer()
+    peer = scene.peer()
     peer.accept()
-    sent = stage.client.exists("/sent")
+    sent = scene.client.exists("/sent")
     outcome(sent)
-    other = outcome(stage.client.exists("/other"))
-    stage.turn()
+    other = outcome(scene.client.exists("/other"))
+    scene.run_due_calls()
     sent.cancel()
     assert len(peer.requests()) == 2
     peer.send(reply_frame(1, 1, 0, encode_stat(STAT)) + reply_frame(2, 1, 0, encode_stat(STAT)))
@@ -620,35 +620,35 @@ def test_cancelled_request_is_dropped() -> None:
 
 
 def test_pending_requests_time_out() -> None:
-    """Each timeout counts from its request."""
-    stage = Stage(waiting_ms_max=1000)
-    stage.connected().lose()
-    first = outcome(stage.client.exists("/a"))
-    stage.reactor.advance(0.6)
-    second = outcome(stage.client.exists("/b"))
-    stage.reactor.advance(0.5)
+    """The timeout of each request starts with the request."""
+    scene = ClientScene(waiting_ms_max=1000)
+    scene.start_session().lose()
+    first = outcome(scene.client.exists("/a"))
+    scene.reactor.advance(0.6)
+    second = outcome(scene.client.exists("/b"))
+    scene.reactor.advance(0.5)
     assert isinstance(first[0], NotSent)
     assert second == []
-    stage.reactor.advance(0.5)
+    scene.reactor.advance(0.5)
     assert isinstance(second[0], NotSent)
 
 
 def test_transaction_ids_wrap_around() -> None:
-    """Negative ones have other meanings."""
-    stage = Stage()
-    peer = stage.connected()
+    """Negative transaction IDs are reserved for other purposes."""
+    scene = ClientScene()
+    peer = scene.start_session()
     peer.protocol._wrappedProtocol._xid = 0x7FFFFFFE
-    answers = [outcome(stage.client.exists("/a")) for _ in range(2)]
-    stage.turn()
+    outcomes = [outcome(scene.client.exists("/a")) for _ in range(2)]
+    scene.run_due_calls()
     assert [xid for xid, _ in peer.requests()] == [0x7FFFFFFF, 1]
     peer.send(reply_frame(0x7FFFFFFF, 1, 0, encode_stat(STAT)) + reply_frame(1, 1, 0, encode_stat(STAT)))
-    assert answers == [[STAT], [STAT]]
+    assert outcomes == [[STAT], [STAT]]
 
 
 def test_event_without_a_watch_is_ignored() -> None:
-    """The same holds for a removed watch."""
-    stage = Stage()
-    peer = stage.connected()
+    """An event may arrive without a watch, for example after the watch was removed."""
+    scene = ClientScene()
+    peer = scene.start_session()
     for kind in EventType:
         event = WatchEvent(kind, KeeperState.SYNC_CONNECTED, "/a")
         peer.send(reply_frame(XID_WATCH_EVENT, 1, 0, encode_watch_event(event)))
@@ -656,11 +656,11 @@ def test_event_without_a_watch_is_ignored() -> None:
 
 
 def test_opcodes_are_those_of_the_protocol() -> None:
-    """A request without a body is identified by its code only."""
-    stage = Stage()
-    peer = stage.connected()
-    outcome(stage.client.close())
-    stage.turn()
+    """A request without a body consists only of its transaction ID and code."""
+    scene = ClientScene()
+    peer = scene.start_session()
+    outcome(scene.client.close())
+    scene.run_due_calls()
     (body,) = peer.frames()
     assert body[4:] == int(Opcode.CLOSE_SESSION).to_bytes(4, "big", signed=True)
 
@@ -671,62 +671,62 @@ class Socket(tcp.Connection):
     def __init__(self, reactor: Any) -> None:
         with socket.socket() as unused:
             super().__init__(unused, None, reactor)  # type: ignore[arg-type]
-        self.room = 1 << 30
-        self.taken = b""
-        self.behind = b""
+        self.capacity = 1 << 30
+        self.sent = b""
+        self.buffered = b""
 
     def writeSomeData(self, data: bytes) -> int:
-        size = min(self.room, len(data))
-        self.taken += data[:size]
-        self.room -= size
+        size = min(self.capacity, len(data))
+        self.sent += data[:size]
+        self.capacity -= size
         return size
 
     def write(self, data: bytes) -> None:
-        self.behind += data
+        self.buffered += data
 
     def setTcpNoDelay(self, enabled: bool) -> None:
         pass
 
 
 def test_partially_written_bytes_keep_their_order() -> None:
-    """Later bytes are buffered behind them until the responses show that all were sent."""
-    stage = Stage()
-    outcome(stage.client.start())
-    connection = stage.connecting()[2].buildProtocol(IPv4Address("TCP", "server", 1))
-    narrow = Socket(stage.reactor)
-    connection.makeConnection(narrow)
+    """Bytes after a partial write are buffered until responses show that all earlier bytes were sent."""
+    scene = ClientScene()
+    outcome(scene.client.start())
+    connection = scene.next_attempt()[2].buildProtocol(IPv4Address("TCP", "server", 1))
+    transport = Socket(scene.reactor)
+    connection.makeConnection(transport)
     connection.dataReceived(frame(ConnectResponse(TIMEOUT_MS, 77, PASSWORD).encode()))
-    narrow.behind = b""
-    narrow.room = 30
-    first = outcome(stage.client.set_data("/a", b"x" * 100))
-    stage.turn()
-    outcome(stage.client.set_data("/b", b"y"))
-    stage.turn()
-    assert len(narrow.taken) == 30
-    sent = narrow.taken + narrow.behind
+    transport.buffered = b""
+    transport.capacity = 30
+    first = outcome(scene.client.set_data("/a", b"x" * 100))
+    scene.run_due_calls()
+    outcome(scene.client.set_data("/b", b"y"))
+    scene.run_due_calls()
+    assert len(transport.sent) == 30
+    sent = transport.sent + transport.buffered
     expected = [SetData("/a", b"x" * 100), SetData("/b", b"y")]
     assert sent == b"".join(request_frame(xid, 5, each.encode()) for xid, each in enumerate(expected, 1))
 
-    narrow.room, narrow.taken, narrow.behind = 1 << 30, b"", b""
-    stage.reactor.advance(3)
-    stage.turn()
-    assert narrow.taken + narrow.behind == b""
+    transport.capacity, transport.sent, transport.buffered = 1 << 30, b"", b""
+    scene.reactor.advance(3)
+    scene.run_due_calls()
+    assert transport.sent + transport.buffered == b""
     connection.dataReceived(reply_frame(1, 1, 0, encode_stat(STAT)))
     assert first == [STAT]
-    outcome(stage.client.exists("/c"))
-    stage.turn()
-    assert narrow.taken == b""
-    assert narrow.behind != b""
+    outcome(scene.client.exists("/c"))
+    scene.run_due_calls()
+    assert transport.sent == b""
+    assert transport.buffered != b""
     connection.dataReceived(b"".join(reply_frame(xid, 1, 0, encode_stat(STAT)) for xid in (2, 3)))
-    outcome(stage.client.exists("/d"))
-    stage.turn()
-    assert narrow.taken != b""
-    stage.reactor.advance(3)
-    stage.turn()
-    assert narrow.taken.endswith(request_frame(XID_PING, 11, b""))
+    outcome(scene.client.exists("/d"))
+    scene.run_due_calls()
+    assert transport.sent != b""
+    scene.reactor.advance(3)
+    scene.run_due_calls()
+    assert transport.sent.endswith(request_frame(XID_PING, 11, b""))
 
 
-def test_a_watch_that_is_removed_twice_leaves_another_with_the_same_listener() -> None:
+def test_removing_a_watch_twice_leaves_other_watches_of_its_listener() -> None:
     """Each watch removes only its own registration of the listener."""
     watches = Watches()
     session: Any = SimpleNamespace(watches=watches, state=SimpleNamespace(ended=True))

@@ -1,4 +1,4 @@
-"""Contract of any ZooKeeper server for this client: the same scenarios for the real one and the embedded one."""
+"""What the client requires of a ZooKeeper server: the same scenarios run on a real and an embedded server."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from tests.support.zookeeper_scene import Events, Scene, ServerUnderTest
 
 
 async def raises(error: type[Exception], deferred: Deferred[Any]) -> Any:
-    """Assert that the request fails with an error of that type, and return the error."""
+    """Assert that the request fails with an error of the given type, and return the error."""
     with pytest.raises(error) as caught:
         await deferred
     return caught.value
@@ -154,7 +154,7 @@ def test_ephemeral_znodes_are_removed_with_their_session(zookeeper_server: Serve
 
 
 def test_expired_session_removes_its_ephemeral_znodes(zookeeper_server: ServerUnderTest) -> None:
-    """A silent client loses them after its timeout, and not before."""
+    """The znodes of a silent client are removed after its session timeout, and not before."""
 
     async def scenario(scene: Scene) -> None:
         link = scene.link()
@@ -173,30 +173,30 @@ def test_expired_session_removes_its_ephemeral_znodes(zookeeper_server: ServerUn
 
 
 def test_watch_fires_once_for_the_first_change(zookeeper_server: ServerUnderTest) -> None:
-    """Data, creation, deletion and children have their own kinds of event."""
+    """Creation, deletion, data changes and child changes have different event types."""
 
     async def scenario(scene: Scene) -> None:
-        watching, acting = await scene.client(), await scene.client()
+        watcher, writer = await scene.client(), await scene.client()
         made, data, children, deleted = Events(), Events(), Events(), Events()
-        assert await watching.exists("/a", made) is None
-        await acting.create("/a")
+        assert await watcher.exists("/a", made) is None
+        await writer.create("/a")
         event = await made.get()
         assert (event.type, event.path) == (EventType.NODE_CREATED, "/a")
 
-        await watching.get_data("/a", data)
-        await watching.get_children("/a", children)
+        await watcher.get_data("/a", data)
+        await watcher.get_children("/a", children)
         for number in range(3):
-            await acting.set_data("/a", b"%d" % number)
-            await acting.create(f"/a/{number}")
+            await writer.set_data("/a", b"%d" % number)
+            await writer.create(f"/a/{number}")
         event = await data.get()
         assert (event.type, event.path) == (EventType.NODE_DATA_CHANGED, "/a")
         event = await children.get()
         assert (event.type, event.path) == (EventType.NODE_CHILDREN_CHANGED, "/a")
 
-        await watching.get_data("/a/0", deleted)
-        await watching.get_children("/a/0", deleted)
-        await acting.delete("/a/0")
-        await watching.sync()
+        await watcher.get_data("/a/0", deleted)
+        await watcher.get_children("/a/0", deleted)
+        await writer.delete("/a/0")
+        await watcher.sync()
         assert [event.type for event in deleted.unheard] == [EventType.NODE_DELETED] * 2
         assert made.unheard + data.unheard + children.unheard == []
 
@@ -222,17 +222,17 @@ def test_event_precedes_the_new_data(zookeeper_server: ServerUnderTest) -> None:
     """A client gets the event before any read returns the change."""
 
     async def scenario(scene: Scene) -> None:
-        watching, acting = await scene.client(), await scene.client()
-        await acting.create("/a", b"old")
-        story: list[str] = []
-        await watching.get_data("/a", lambda event: story.append("event"))
-        change = acting.set_data("/a", b"new")
-        while (await watching.get_data("/a"))[0] != b"new":
-            story.append("old")
-        story.append("new")
+        watcher, writer = await scene.client(), await scene.client()
+        await writer.create("/a", b"old")
+        calls: list[str] = []
+        await watcher.get_data("/a", lambda event: calls.append("event"))
+        change = writer.set_data("/a", b"new")
+        while (await watcher.get_data("/a"))[0] != b"new":
+            calls.append("old")
+        calls.append("new")
         await change
-        assert [each for each in story if each != "old"] == ["event", "new"]
-        assert "old" not in story[story.index("event") :]
+        assert [each for each in calls if each != "old"] == ["event", "new"]
+        assert "old" not in calls[calls.index("event") :]
 
     zookeeper_server.run(scenario)
 
@@ -241,16 +241,16 @@ def test_persistent_watch_fires_until_it_is_removed(zookeeper_server: ServerUnde
     """The watch fires for every change of the znode and its list of children."""
 
     async def scenario(scene: Scene) -> None:
-        watching, acting = await scene.client(), await scene.client()
+        watcher, writer = await scene.client(), await scene.client()
         events = Events()
-        watch = await watching.add_watch("/a", events)
-        await acting.create("/a")
-        await acting.set_data("/a", b"1")
-        await acting.create("/a/b")
-        await acting.set_data("/a/b", b"unseen")
-        await acting.delete("/a/b")
-        await acting.delete("/a")
-        await watching.sync()
+        watch = await watcher.add_watch("/a", events)
+        await writer.create("/a")
+        await writer.set_data("/a", b"1")
+        await writer.create("/a/b")
+        await writer.set_data("/a/b", b"unseen")
+        await writer.delete("/a/b")
+        await writer.delete("/a")
+        await watcher.sync()
         assert [(event.type.name, event.path) for event in events.unheard] == [
             ("NODE_CREATED", "/a"),
             ("NODE_DATA_CHANGED", "/a"),
@@ -261,29 +261,29 @@ def test_persistent_watch_fires_until_it_is_removed(zookeeper_server: ServerUnde
         events.pending.clear()
         await watch.remove()
         await watch.remove()
-        await acting.create("/a")
-        await watching.sync()
+        await writer.create("/a")
+        await watcher.sync()
         assert events.unheard == []
 
     zookeeper_server.run(scenario)
 
 
 def test_recursive_watch_fires_for_all_descendants(zookeeper_server: ServerUnderTest) -> None:
-    """Every znode has its own events; there are no events about lists of children."""
+    """Each change of a znode fires an event for that znode; there are no child events."""
 
     async def scenario(scene: Scene) -> None:
-        watching, acting = await scene.client(), await scene.client()
-        await acting.create("/a")
-        await acting.create("/ab")
+        watcher, writer = await scene.client(), await scene.client()
+        await writer.create("/a")
+        await writer.create("/ab")
         events, once = Events(), Events()
-        watch = await watching.add_watch("/a", events, recursive=True)
-        await watching.get_children("/a", once)
-        await acting.create("/a/b")
-        await acting.create("/a/b/c")
-        await acting.set_data("/a/b/c", b"1")
-        await acting.set_data("/ab", b"beside it, not below")
-        await acting.delete("/a/b/c")
-        await watching.sync()
+        watch = await watcher.add_watch("/a", events, recursive=True)
+        await watcher.get_children("/a", once)
+        await writer.create("/a/b")
+        await writer.create("/a/b/c")
+        await writer.set_data("/a/b/c", b"1")
+        await writer.set_data("/ab", b"beside it, not below")
+        await writer.delete("/a/b/c")
+        await watcher.sync()
         assert [(event.type.name, event.path) for event in events.unheard] == [
             ("NODE_CREATED", "/a/b"),
             ("NODE_CREATED", "/a/b/c"),
@@ -293,8 +293,8 @@ def test_recursive_watch_fires_for_all_descendants(zookeeper_server: ServerUnder
         assert [event.type.name for event in once.unheard] == ["NODE_CHILDREN_CHANGED"]
         events.pending.clear()
         await watch.remove()
-        await acting.set_data("/a/b", b"1")
-        await watching.sync()
+        await writer.set_data("/a/b", b"1")
+        await watcher.sync()
         assert events.unheard == []
 
     zookeeper_server.run(scenario)
@@ -319,7 +319,7 @@ def test_removing_a_watch_leaves_others_of_its_path(zookeeper_server: ServerUnde
 
 
 def test_multi_applies_operations_in_order(zookeeper_server: ServerUnderTest) -> None:
-    """Each operation sees those before it and has its own result."""
+    """Each operation sees the effects of those before it, and has its own result."""
 
     async def scenario(scene: Scene) -> None:
         client = await scene.client()
@@ -384,7 +384,7 @@ def test_failed_multi_changes_nothing(zookeeper_server: ServerUnderTest) -> None
 
 
 def test_empty_multi(zookeeper_server: ServerUnderTest) -> None:
-    """The empty multi succeeds."""
+    """An empty multi and an empty multi-read succeed."""
 
     async def scenario(scene: Scene) -> None:
         client = await scene.client()
@@ -395,7 +395,7 @@ def test_empty_multi(zookeeper_server: ServerUnderTest) -> None:
 
 
 def test_changes_of_a_multi_fire_watches(zookeeper_server: ServerUnderTest) -> None:
-    """Each of them has the same event as a single operation."""
+    """Each operation of a multi fires the same event as it does alone."""
 
     async def scenario(scene: Scene) -> None:
         client = await scene.client()
@@ -414,7 +414,7 @@ def test_changes_of_a_multi_fire_watches(zookeeper_server: ServerUnderTest) -> N
 
 
 def test_multi_read_has_a_result_for_each_read(zookeeper_server: ServerUnderTest) -> None:
-    """The results are data, children, and errors as values."""
+    """Each result is data, a list of children, or an error."""
 
     async def scenario(scene: Scene) -> None:
         client = await scene.client()
@@ -434,27 +434,27 @@ def test_multi_read_has_a_result_for_each_read(zookeeper_server: ServerUnderTest
 
 
 def test_responses_keep_the_order_of_requests(zookeeper_server: ServerUnderTest) -> None:
-    """Each pipelined request sees the changes before it."""
+    """Each pipelined request sees the changes sent before it."""
 
     async def scenario(scene: Scene) -> None:
         client = await scene.client()
         await client.create("/a", b"-1")
-        answered: list[str] = []
+        completed: list[str] = []
         requests: list[Deferred[Any]] = []
         for number in range(500):
             write = client.set_data("/a", b"%d" % number, number)
             read = client.get_data("/a")
-            write.addCallback(lambda stat, number=number: answered.append(f"{stat.version} written"))
-            read.addCallback(lambda answer: answered.append(f"{answer[0].decode()} read"))
+            write.addCallback(lambda stat, number=number: completed.append(f"{stat.version} written"))
+            read.addCallback(lambda response: completed.append(f"{response[0].decode()} read"))
             requests += [write, read]
         await gatherResults(requests)
-        assert answered == [text for number in range(500) for text in (f"{number + 1} written", f"{number} read")]
+        assert completed == [text for number in range(500) for text in (f"{number + 1} written", f"{number} read")]
 
     zookeeper_server.run(scenario)
 
 
 def test_acl_is_enforced(zookeeper_server: ServerUnderTest) -> None:
-    """A digest identity owns its znodes; others can neither read nor write them."""
+    """The creator, with its digest identity, owns its znode; others can neither read nor write it."""
 
     async def scenario(scene: Scene) -> None:
         owner = await scene.client(auth=[("digest", b"owner:secret")])
@@ -494,7 +494,7 @@ def test_invalid_acls_are_refused(zookeeper_server: ServerUnderTest) -> None:
 
 
 def test_chroot(zookeeper_server: ServerUnderTest) -> None:
-    """Paths in requests, responses, errors and events are relative to it."""
+    """Paths in requests, responses, errors and events are relative to the chroot."""
 
     async def scenario(scene: Scene) -> None:
         outside = await scene.client()
@@ -520,7 +520,7 @@ def test_chroot(zookeeper_server: ServerUnderTest) -> None:
 
 
 def test_oversized_request_is_refused_by_the_client(zookeeper_server: ServerUnderTest) -> None:
-    """A server would close the connection; the client rejects the request, names both sizes, and continues."""
+    """A server would close the connection, so the client refuses such a request, and continues."""
 
     async def scenario(scene: Scene) -> None:
         client = await scene.client()
@@ -551,17 +551,17 @@ def test_read_after_sync_is_current(zookeeper_server: ServerUnderTest) -> None:
 
 
 def test_concurrent_conditional_writes(zookeeper_server: ServerUnderTest) -> None:
-    """Several clients increment a counter: each version is written by exactly one of them."""
+    """If several clients write the same version of a znode, exactly one of them succeeds."""
 
     async def scenario(scene: Scene) -> None:
         clients = [await scene.client() for _ in range(4)]
         await clients[0].create("/counter", b"0")
-        won = 0
+        successes = 0
         for version in range(25):
-            tries = [client.set_data("/counter", b"%d" % version, version) for client in clients]
-            outcomes = await DeferredList(tries, consumeErrors=True)
-            won += sum(succeeded for succeeded, _ in outcomes)
+            attempts = [client.set_data("/counter", b"%d" % version, version) for client in clients]
+            outcomes = await DeferredList(attempts, consumeErrors=True)
+            successes += sum(succeeded for succeeded, _ in outcomes)
             assert all(succeeded or isinstance(result.value, BadVersion) for succeeded, result in outcomes)
-        assert won == 25
+        assert successes == 25
 
     zookeeper_server.run(scenario)

@@ -29,7 +29,7 @@ from tests.support.real_zookeeper import LOOPBACK, RealZooKeeper
     ],
 )
 def test_connect_strings(text: str, servers: list[tuple[str, int]], chroot: str) -> None:
-    """The strings have the format of ``zookeeper.connect``, with IPv6."""
+    """Connect strings have the format of ``zookeeper.connect``, extended by IPv6 addresses."""
     assert Ensemble.parse(text) == Ensemble(tuple(Server(*each) for each in servers), chroot)
 
 
@@ -41,7 +41,7 @@ def test_invalid_connect_strings_are_refused(text: str) -> None:
 
 
 def test_clients_are_spread_over_the_servers() -> None:
-    """Each has its own order."""
+    """Each client tries the servers in its own random order."""
     ensemble = Ensemble.parse("a,b,c,d")
     firsts = [ServerOrder(ensemble, random.Random(seed)).next()[0].host for seed in range(200)]
     assert all(30 < firsts.count(host) < 70 for host in "abcd")
@@ -63,8 +63,8 @@ def client_of(zookeeper: RealZooKeeper, **options: Any) -> ZooKeeperClient:
     )
 
 
-async def until(client: ZooKeeperClient, state: SessionState) -> None:
-    """Wait for the next change to a state, unless it is the current one."""
+async def wait_for_state(client: ZooKeeperClient, state: SessionState) -> None:
+    """Wait until the client is in the given state."""
     if client.state is not state:
         reached: Deferred[None] = Deferred()
         remove = client.on_session_event(lambda new: reached.callback(None) if new is state else None)
@@ -73,10 +73,10 @@ async def until(client: ZooKeeperClient, state: SessionState) -> None:
 
 
 def test_session_survives_the_death_of_the_leader(ensemble: RealZooKeeper) -> None:
-    """After a kill, ephemeral znodes, watches and the session remain, and writes continue."""
+    """After the leader is killed, sessions, ephemeral znodes and watches remain, and writes continue."""
 
     async def scenario() -> None:
-        # Several sessions, so that some of them are on the server that dies.
+        # Several clients, so that some of them are connected to the server that dies.
         clients = [client_of(ensemble, random=random.Random(seed)) for seed in range(6)]
         for client in clients:
             await client.start()
@@ -104,7 +104,7 @@ def test_session_survives_the_death_of_the_leader(ensemble: RealZooKeeper) -> No
 
 
 async def read_until_done(client: ZooKeeperClient, path: str) -> Stat | None:
-    """Read, and retry after errors."""
+    """Read a znode's stat, and retry after lost connections."""
     while True:
         try:
             return await client.exists(path)
@@ -113,7 +113,7 @@ async def read_until_done(client: ZooKeeperClient, path: str) -> Stat | None:
 
 
 async def write_until_done(client: ZooKeeperClient, path: str) -> None:
-    """Write as callers must: after a lost connection, check whether the write was applied."""
+    """Create a znode as callers must: after a lost connection, check whether the request was executed."""
     while True:
         try:
             if await client.exists(path) is None:
@@ -124,7 +124,7 @@ async def write_until_done(client: ZooKeeperClient, path: str) -> None:
 
 
 def test_session_survives_the_loss_of_the_quorum(ensemble: RealZooKeeper) -> None:
-    """The client does not consider it expired: when the ensemble is back, so is the session."""
+    """Without a quorum the session is suspended, not expired, and it resumes when the quorum is back."""
 
     async def scenario() -> None:
         client = client_of(ensemble, waiting_ms_max=20_000)
@@ -134,7 +134,7 @@ def test_session_survives_the_loss_of_the_quorum(ensemble: RealZooKeeper) -> Non
         victims = [server for server in ensemble.servers if server.mode == "follower"]
         for server in victims:
             server.kill()
-        await until(client, SessionState.SUSPENDED)
+        await wait_for_state(client, SessionState.SUSPENDED)
         for server in victims:
             server.start()
         stat = await read_until_done(client, "/e")
@@ -146,8 +146,8 @@ def test_session_survives_the_loss_of_the_quorum(ensemble: RealZooKeeper) -> Non
     ensemble.wait_until_serving()
 
 
-def test_client_that_pauses_too_long_finds_its_session_expired(ensemble: RealZooKeeper) -> None:
-    """The ensemble expired the session during the pause, as for a stopped process."""
+def test_session_of_a_paused_client_expires(ensemble: RealZooKeeper) -> None:
+    """After the pause, the client learns that the ensemble has expired its session."""
 
     async def scenario() -> None:
         observer = client_of(ensemble)
@@ -157,35 +157,35 @@ def test_client_that_pauses_too_long_finds_its_session_expired(ensemble: RealZoo
         await client.create("/late", ephemeral=True)
         gone: Deferred[object] = Deferred()
         await observer.exists("/late", gone.callback)
-        silence(client)
+        pause_client(client)
         await gone
         request = client.exists("/late")
-        wake(client)
+        resume_client(client)
         with pytest.raises((SessionExpired, ConnectionLoss)):
             await request
-        await until(client, SessionState.EXPIRED)
+        await wait_for_state(client, SessionState.EXPIRED)
         await observer.close()
         await client.close()
 
     run(scenario(), 60)
 
 
-def silence(client: ZooKeeperClient) -> None:
-    """Stop this client's reads and timers, as a pause of its process would."""
+def pause_client(client: ZooKeeperClient) -> None:
+    """Stop the client's reads and timers, as a pause of its process would."""
     connection: Any = client._session._connection
     connection.transport.pauseProducing()
     connection._timer.cancel()
 
 
-def wake(client: ZooKeeperClient) -> None:
-    """Undo ``silence``."""
+def resume_client(client: ZooKeeperClient) -> None:
+    """Restart the client's reads and timers."""
     connection: Any = client._session._connection
     connection._schedule_check()
     connection.transport.resumeProducing()
 
 
 def test_host_name_is_resolved_and_a_dead_server_is_skipped(ensemble: RealZooKeeper) -> None:
-    """``localhost`` is given by name, behind an address without a server."""
+    """The connect string contains an address without a server, and ``localhost``."""
 
     async def scenario() -> None:
         from twisted.internet import reactor

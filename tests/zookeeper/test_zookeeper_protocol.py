@@ -85,7 +85,7 @@ REQUESTS: list[requests.Request] = [
     requests.MultiRead([requests.GetData("/a"), requests.GetChildren("/b")]),
 ]
 
-ANSWERS: list[tuple[bytes, Callable[[bytes, int, int], Any], Any]] = [
+RESPONSES: list[tuple[bytes, Callable[[bytes, int, int], Any], Any]] = [
     (responses.encode_stat(STAT_VALUE), responses.decode_stat, STAT_VALUE),
     (responses.encode_data(b"data", STAT_VALUE), responses.decode_data, (b"data", STAT_VALUE)),
     (responses.encode_data(None, STAT_VALUE), responses.decode_data, (b"", STAT_VALUE)),
@@ -140,26 +140,24 @@ def test_request_round_trip(request_: requests.Request) -> None:
 
 @pytest.mark.parametrize("request_", REQUESTS, ids=lambda each: type(each).__name__)
 def test_truncated_request_is_refused(request_: requests.Request) -> None:
-    """For every length the server raises the same typed error."""
+    """A request truncated at any length raises ProtocolError."""
     body = request_.encode()
     for size in range(len(body)):
         with pytest.raises(ProtocolError):
             requests.decode_request(requests.opcode_of(request_), Reader(body, 0, size))
 
 
-@pytest.mark.parametrize(("body", "decode", "value"), ANSWERS)
-def test_response_round_trip(
-    body: bytes, decode: Callable[[bytes, int, int], Any], value: object
-) -> None:
-    """The response may be at any position of the buffer."""
+@pytest.mark.parametrize(("body", "decode", "value"), RESPONSES)
+def test_response_round_trip(body: bytes, decode: Callable[[bytes, int, int], Any], value: object) -> None:
+    """The response may be at any position in the buffer."""
     assert decode(b"before" + body + b"after", 6, 6 + len(body)) == value
 
 
-@pytest.mark.parametrize(("body", "decode", "value"), ANSWERS)
+@pytest.mark.parametrize(("body", "decode", "value"), RESPONSES)
 def test_truncated_or_extended_response_is_refused(
     body: bytes, decode: Callable[[bytes, int, int], Any], value: object
 ) -> None:
-    """The typed error is raised, even if other frames follow in the buffer."""
+    """ProtocolError is raised even if other bytes follow in the buffer."""
     for end in (*range(len(body)), len(body) + 1):
         with pytest.raises(ProtocolError):
             decode(body + b"\x00" * 100, 0, end)
@@ -179,7 +177,7 @@ def test_multi_read_response_has_a_result_for_each_read() -> None:
 
 @pytest.mark.parametrize("names", [[], ["a"], ["", "\u00e9", "x" * 300], [f"t{number}" for number in range(1000)]])
 def test_names_round_trip(names: list[str]) -> None:
-    """A vector of texts of any length."""
+    """Vectors with any number of strings, of any length, are decoded."""
     reader = Reader(b"??" + pack_texts(names) + b"!", 2)
     assert reader.texts() == names
     assert reader.remaining == 1
@@ -198,7 +196,7 @@ def test_names_round_trip(names: list[str]) -> None:
     ],
 )
 def test_irregular_names(encoded: bytes, expected: list[str] | str) -> None:
-    """A missing vector or text is empty; other irregularities are errors."""
+    """A null vector or string is read as empty; other irregularities are errors."""
     if isinstance(expected, str):
         with pytest.raises(ProtocolError, match=expected):
             Reader(encoded).texts()
@@ -219,7 +217,7 @@ def test_golden_bytes_of_set_data() -> None:
 
 
 def test_golden_bytes_of_an_error_and_a_watch_event() -> None:
-    """The error is that of a missing znode, the event that of a deleted one."""
+    """The error is NoNode, and the event is the deletion of a znode."""
     assert reply_frame(7, 9, -101) == bytes.fromhex("00000010000000070000000000000009ffffff9b")
     event = WatchEvent(EventType.NODE_DELETED, KeeperState.SYNC_CONNECTED, "/a")
     body = bytes.fromhex("0000000200000003000000022f61")
@@ -266,13 +264,13 @@ KAZOO_PAIRS: list[tuple[Any, requests.Request]] = [
 
 @pytest.mark.parametrize(("theirs", "ours"), KAZOO_PAIRS)
 def test_requests_equal_those_of_an_independent_client(theirs: Any, ours: requests.Request) -> None:
-    """kazoo and this client write the same bytes under the same code."""
+    """kazoo and this client encode a request as the same bytes, with the same opcode."""
     assert ours.encode() == bytes(theirs.serialize())
     assert requests.opcode_of(ours) == theirs.type
 
 
 def test_handshake_round_trip() -> None:
-    """The last byte of ZooKeeper 3.4 is optional."""
+    """The last byte, added in ZooKeeper 3.4, is optional."""
     for handshake in (ConnectRequest(5, 6000, 7, b"p" * 16, True), ConnectResponse(6000, 7, b"p" * 16)):
         body = handshake.encode()
         assert type(handshake).decode(Reader(body)) == handshake
@@ -282,8 +280,8 @@ def test_handshake_round_trip() -> None:
     )
 
 
-def test_unsupported_requests_are_distinguished_from_damage() -> None:
-    """Unknown operations and flags are answered with an error, and the connection stays open."""
+def test_unsupported_requests_are_not_reported_as_malformed() -> None:
+    """Unknown operations and modes have their own errors, for which a server keeps the connection open."""
     container = requests.Create("/a").encode()[:-4] + (4).to_bytes(4, "big")
     for opcode, body in ((Opcode.CREATE2, container), (Opcode.CREATE_CONTAINER, container), (999, b"")):
         with pytest.raises(Unimplemented):
@@ -293,8 +291,8 @@ def test_unsupported_requests_are_distinguished_from_damage() -> None:
             requests.decode_request(opcode, Reader(b"\x00\x00\x00\x02/a\x00\x00\x00\x09"))
 
 
-def test_every_code_has_its_error() -> None:
-    """Unknown codes are kept, so that a caller can distinguish errors by class and by code."""
+def test_each_error_code_has_its_class() -> None:
+    """The error for an unknown code keeps that code."""
     assert isinstance(error_of(-103, "/a"), BadVersion)
     assert str(error_of(-103, "/a")) == "/a: the znode's version differs from the expected one"
     assert all(error_of(code).code == code for code in ERRORS_BY_CODE)
@@ -312,7 +310,7 @@ def test_frames_for_any_segmentation() -> None:
     bodies = [b"", b"a", b"bc" * 700, b"", b"d" * 100_000, b"e"]
     stream = b"".join(len(body).to_bytes(4, "big") + body for body in bodies)
     assert _split([stream]) == bodies
-    assert _split([stream[at : at + 1] for at in range(len(stream))]) == bodies
+    assert _split([stream[index : index + 1] for index in range(len(stream))]) == bodies
     choose = random.Random(1)
     for _ in range(50):
         cuts = sorted(choose.choices(range(len(stream)), k=20))
@@ -322,13 +320,13 @@ def test_frames_for_any_segmentation() -> None:
 
 @pytest.mark.parametrize("length", [-1, 100_001, 2**31 - 1])
 def test_frame_above_the_limit_ends_the_stream(length: int) -> None:
-    """The length is sufficient to refuse it, and nothing of it is kept."""
+    """The frame is refused as soon as its length is received."""
     with pytest.raises(ProtocolError, match="length"):
         _split([length.to_bytes(4, "big", signed=True)])
 
 
 def test_damaged_bytes_raise_typed_errors_only() -> None:
-    """A server handles 20,000 mutated requests."""
+    """Decoding 20,000 mutated requests raises no other errors."""
     choose = random.Random(2)
     bodies = [(requests.opcode_of(each), each.encode()) for each in REQUESTS]
     for _ in range(20_000):

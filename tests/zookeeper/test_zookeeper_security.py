@@ -36,13 +36,13 @@ ALICE, BOB, UMLAUT = (SaslCredentials(name, password) for name, password in PASS
 
 
 class SecureServer(SecureZooKeeper):
-    """The server and its clients."""
+    """A real server, and a factory of its clients."""
 
     def client(self, connect_string: str | None = None, **options: Any) -> ZooKeeperClient:
         from twisted.internet import reactor
 
-        place = connect_string or self.address
-        return ZooKeeperClient(reactor, place, random=random.Random(6), **options)  # type: ignore[arg-type]
+        address = connect_string or self.address
+        return ZooKeeperClient(reactor, address, random=random.Random(6), **options)  # type: ignore[arg-type]
 
 
 @pytest.fixture(scope="module")
@@ -58,8 +58,8 @@ def server(tmp_path_factory: pytest.TempPathFactory, certificates: Path) -> Iter
 
 
 @pytest.fixture(scope="module")
-def certified(tmp_path_factory: pytest.TempPathFactory, certificates: Path) -> Iterator[SecureServer]:
-    """A server whose port with TLS accepts only clients with a certificate."""
+def certified_server(tmp_path_factory: pytest.TempPathFactory, certificates: Path) -> Iterator[SecureServer]:
+    """A server whose TLS port accepts only clients with a certificate."""
     secure = SecureServer(tmp_path_factory.mktemp("certified"), certificates, client_auth="need")
     with secure.zookeeper:
         yield secure
@@ -109,7 +109,7 @@ def test_wrong_sasl_password_is_refused(server: SecureServer) -> None:
 
 
 def test_sasl_user_with_umlauts(server: SecureServer) -> None:
-    """Texts that ISO 8859-1 can encode are hashed in it, as in Java."""
+    """As in Java, text is hashed in ISO 8859-1 if that encoding can represent it."""
 
     async def scenario() -> None:
         client = server.client(sasl=UMLAUT)
@@ -125,7 +125,7 @@ def test_credentials_hide_their_password() -> None:
 
 
 def test_each_connection_is_authenticated(server: SecureServer) -> None:
-    """After a lost connection, waiting requests are sent only after the user is authenticated again."""
+    """After a lost connection, waiting requests are sent only when the user is authenticated again."""
 
     async def scenario() -> None:
         from twisted.internet import reactor
@@ -147,7 +147,7 @@ def test_each_connection_is_authenticated(server: SecureServer) -> None:
 
 
 def test_new_znodes_have_the_default_acl(server: SecureServer) -> None:
-    """It depends on the path without the chroot, and applies to creates in multis; an explicit ACL takes precedence."""
+    """The default depends on the path without the chroot, and applies in multis too; an explicit ACL overrides it."""
     paths: list[str] = []
 
     def acl_of(path: str) -> tuple[Acl, ...]:
@@ -192,7 +192,7 @@ def test_default_acl_needs_an_identity(server: SecureServer) -> None:
 
 
 def tls(certificates: Path, *, authority: str = "ca.pem", key: str | None = None) -> Any:
-    """Return a client's TLS settings that trust only this authority."""
+    """Return a TLS context factory for a client that trusts only one certificate authority."""
     return ClientTls(
         TlsOptions(
             truststore_type="PEM",
@@ -204,11 +204,11 @@ def tls(certificates: Path, *, authority: str = "ca.pem", key: str | None = None
 
 
 def test_tls_with_a_trusted_certificate(server: SecureServer, certificates: Path) -> None:
-    """Host names and addresses are verified; SASL works on the encrypted connection."""
+    """The host name is verified, and SASL works over the encrypted connection."""
 
     async def scenario() -> None:
-        place = server.tls_address.replace("127.0.0.1", "localhost")
-        client = server.client(place, tls_context_factory=tls(certificates), sasl=ALICE)
+        address = server.tls_address.replace("127.0.0.1", "localhost")
+        client = server.client(address, tls_context_factory=tls(certificates), sasl=ALICE)
         await client.start()
         assert client.server_accepted
         data = b"x" * 500_000
@@ -220,7 +220,7 @@ def test_tls_with_a_trusted_certificate(server: SecureServer, certificates: Path
 
 
 def test_tls_with_an_untrusted_certificate(server: SecureServer, certificates: Path) -> None:
-    """The client gets no session, and reports the server and the reason; the server did not accept it."""
+    """The client gets no session, and its error names the server and the reason."""
 
     async def scenario() -> None:
         other = tls(certificates, authority="other/ca.pem")
@@ -234,7 +234,7 @@ def test_tls_with_an_untrusted_certificate(server: SecureServer, certificates: P
 
 
 def test_port_without_tls(server: SecureServer, certificates: Path) -> None:
-    """The client reports that this is not TLS."""
+    """A TLS client of a plaintext port gets no session, and its error names the server."""
 
     async def scenario() -> None:
         client = server.client(tls_context_factory=tls(certificates), connection_timeout_ms=1000)
@@ -245,11 +245,13 @@ def test_port_without_tls(server: SecureServer, certificates: Path) -> None:
     run(scenario())
 
 
-def test_certificate_authenticates_the_client(certified: SecureServer, certificates: Path) -> None:
-    """The owner of a znode is the subject of the certificate, as Java writes it."""
+def test_certificate_authenticates_the_client(certified_server: SecureServer, certificates: Path) -> None:
+    """The owner of a znode is the certificate's subject, in Java's notation."""
 
     async def scenario() -> None:
-        client = certified.client(certified.tls_address, tls_context_factory=tls(certificates, key="broker.pem"))
+        client = certified_server.client(
+            certified_server.tls_address, tls_context_factory=tls(certificates, key="broker.pem")
+        )
         await client.start()
         await client.create("/certified", b"", acl=CREATOR_ALL_ACL)
         assert (await client.get_acl("/certified"))[0] == (Acl(31, "x509", "CN=broker"),)
@@ -258,12 +260,12 @@ def test_certificate_authenticates_the_client(certified: SecureServer, certifica
     run(scenario())
 
 
-def test_missing_client_certificate(certified: SecureServer, certificates: Path) -> None:
+def test_missing_client_certificate(certified_server: SecureServer, certificates: Path) -> None:
     async def scenario() -> None:
-        client = certified.client(
-            certified.tls_address, tls_context_factory=tls(certificates), connection_timeout_ms=1000
+        client = certified_server.client(
+            certified_server.tls_address, tls_context_factory=tls(certificates), connection_timeout_ms=1000
         )
-        with pytest.raises(OperationTimeout, match=f"last attempt: {certified.tls_address}: "):
+        with pytest.raises(OperationTimeout, match=f"last attempt: {certified_server.tls_address}: "):
             await client.start()
 
     run(scenario())

@@ -1,4 +1,4 @@
-"""Sessions during lost connections, expiry and refusal; the same for the real server and the embedded one."""
+"""Lost connections, expiry and refusal of sessions, on real, embedded and simulated servers."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ class States(list[SessionState]):
     def __init__(self, client: ZooKeeperClient) -> None:
         super().__init__()
         self._waiters: list[tuple[SessionState, Deferred[None]]] = []
-        self.stop = client.on_session_event(self._hear)
+        self.stop = client.on_session_event(self._on_state)
 
-    def _hear(self, state: SessionState) -> None:
+    def _on_state(self, state: SessionState) -> None:
         self.append(state)
         waiters, self._waiters = self._waiters, []
-        for wanted, waiter in waiters:
-            if wanted is state:
+        for expected, waiter in waiters:
+            if expected is state:
                 waiter.callback(None)
             else:
-                self._waiters.append((wanted, waiter))
+                self._waiters.append((expected, waiter))
 
     def next(self, state: SessionState) -> Deferred[None]:
         """Return a Deferred that fires with the next change to a state."""
@@ -48,8 +48,7 @@ class States(list[SessionState]):
 
 
 def test_session_survives_a_lost_connection(zookeeper_server: ServerUnderTest) -> None:
-    """The session is suspended, then connected again, with the same ID, its ephemeral znodes and its pending requests.
-    """
+    """The session is suspended and then connected again, with its ID, ephemeral znodes and pending requests."""
 
     async def scenario(scene: Scene) -> None:
         link = scene.link()
@@ -78,17 +77,17 @@ def test_requests_in_flight_fail_after_the_session_event(
         link = scene.link()
         client = await scene.client(connect_string=link.connect_string)
         await client.create("/a", b"")
-        story: list[str] = []
-        client.on_session_event(lambda state: story.append(state.name))
+        calls: list[str] = []
+        client.on_session_event(lambda state: calls.append(state.name))
         link.freeze()
         writes = [client.set_data("/a", b"%d" % number) for number in range(3)]
         for write in writes:
-            write.addErrback(lambda failure: story.append(type(failure.value).__name__))
+            write.addErrback(lambda failure: calls.append(type(failure.value).__name__))
         scene.reactor.callLater(0.05, link.cut)
         await DeferredList(writes)
-        assert story == ["SUSPENDED", "ConnectionLoss", "ConnectionLoss", "ConnectionLoss"]
+        assert calls == ["SUSPENDED", "ConnectionLoss", "ConnectionLoss", "ConnectionLoss"]
         await client.sync()
-        assert story[-1] == "CONNECTED"
+        assert calls[-1] == "CONNECTED"
 
     zookeeper_server.run(scenario)
 
@@ -98,27 +97,27 @@ def test_watches_move_to_the_next_connection(zookeeper_server: ServerUnderTest) 
 
     async def scenario(scene: Scene) -> None:
         link = scene.link()
-        watching, acting = await scene.client(connect_string=link.connect_string), await scene.client()
+        watcher, writer = await scene.client(connect_string=link.connect_string), await scene.client()
         for path in ("/data", "/children", "/deleted", "/quiet", "/persistent"):
-            await acting.create(path)
+            await writer.create(path)
         data, children, made, deleted, quiet, persistent = (Events() for _ in range(6))
-        await watching.get_data("/data", data)
-        await watching.get_children("/children", children)
-        await watching.exists("/made", made)
-        await watching.get_data("/deleted", deleted)
-        await watching.get_data("/quiet", quiet)
-        await watching.add_watch("/persistent", persistent)
-        await watching.add_watch("/deep", persistent, recursive=True)
-        suspended = States(watching).next(SUSPENDED)
+        await watcher.get_data("/data", data)
+        await watcher.get_children("/children", children)
+        await watcher.exists("/made", made)
+        await watcher.get_data("/deleted", deleted)
+        await watcher.get_data("/quiet", quiet)
+        await watcher.add_watch("/persistent", persistent)
+        await watcher.add_watch("/deep", persistent, recursive=True)
+        suspended = States(watcher).next(SUSPENDED)
         await link.stop()
         await suspended
-        await acting.set_data("/data", b"1")
-        await acting.create("/children/c")
-        await acting.create("/made")
-        await acting.delete("/deleted")
-        await acting.set_data("/persistent", b"missed")
+        await writer.set_data("/data", b"1")
+        await writer.create("/children/c")
+        await writer.create("/made")
+        await writer.delete("/deleted")
+        await writer.set_data("/persistent", b"missed")
         link.restart()
-        await watching.sync()
+        await watcher.sync()
         assert [(await each.get()).type for each in (data, children, made, deleted)] == [
             EventType.NODE_DATA_CHANGED,
             EventType.NODE_CHILDREN_CHANGED,
@@ -130,11 +129,11 @@ def test_watches_move_to_the_next_connection(zookeeper_server: ServerUnderTest) 
             (EventType.NONE, "/deep"),
         ]
         persistent.pending.clear()
-        await acting.set_data("/quiet", b"1")
-        await acting.set_data("/persistent", b"1")
-        await acting.create("/deep")
-        await acting.create("/deep/er")
-        await watching.sync()
+        await writer.set_data("/quiet", b"1")
+        await writer.set_data("/persistent", b"1")
+        await writer.create("/deep")
+        await writer.create("/deep/er")
+        await watcher.sync()
         assert [event.path for event in quiet.unheard] == ["/quiet"]
         assert [event.path for event in persistent.unheard] == ["/persistent", "/deep", "/deep/er"]
 
@@ -142,7 +141,7 @@ def test_watches_move_to_the_next_connection(zookeeper_server: ServerUnderTest) 
 
 
 def test_expired_session_is_renewed_by_its_owner_only(zookeeper_server: ServerUnderTest) -> None:
-    """No session is created without a call, and no event of the old one reaches the new one."""
+    """No session is created before ``renew`` is called, and the new session gets no events of the old one."""
 
     async def scenario(scene: Scene) -> None:
         link = scene.link()
@@ -155,15 +154,15 @@ def test_expired_session_is_renewed_by_its_owner_only(zookeeper_server: ServerUn
         suspended, expired = states.next(SUSPENDED), states.next(EXPIRED)
         await link.stop()
         await suspended
-        story: list[object] = []
-        client.on_session_event(story.append)
+        calls: list[object] = []
+        client.on_session_event(calls.append)
         waiting = client.create("/from-the-old-session")
-        waiting.addErrback(lambda failure: story.append(type(failure.value)))
+        waiting.addErrback(lambda failure: calls.append(type(failure.value)))
         await scene.expire(client)
         link.restart()
         await expired
         await waiting
-        assert story == [EXPIRED, SessionExpired]
+        assert calls == [EXPIRED, SessionExpired]
         with pytest.raises(SessionExpired):
             await client.exists("/e")
         assert client.session_may_have_expired
@@ -182,7 +181,7 @@ def test_expired_session_is_renewed_by_its_owner_only(zookeeper_server: ServerUn
 
 
 def test_expiry_while_connected_is_detected(zookeeper_server: ServerUnderTest) -> None:
-    """The server closes the connection or rejects the next request."""
+    """The client learns of the expiry from a closed connection or a refused request."""
 
     async def scenario(scene: Scene) -> None:
         client = await scene.client(session_timeout_ms=1000)
@@ -195,7 +194,7 @@ def test_expiry_while_connected_is_detected(zookeeper_server: ServerUnderTest) -
 
 
 def test_session_is_resumed_by_another_client(zookeeper_server: ServerUnderTest) -> None:
-    """The other client needs the ID and the password; a wrong password, or an expired session, is rejected."""
+    """The other client needs the ID and the password; a wrong password, ID or an expired session is refused."""
 
     async def scenario(scene: Scene) -> None:
         link = scene.link()
@@ -220,7 +219,7 @@ def test_session_is_resumed_by_another_client(zookeeper_server: ServerUnderTest)
 
 
 def test_silent_server_is_abandoned_in_time(zookeeper_server: ServerUnderTest) -> None:
-    """A connection that transports nothing is closed after two thirds of the session timeout."""
+    """A connection on which nothing arrives is closed after two thirds of the session timeout."""
 
     async def scenario(scene: Scene) -> None:
         link = scene.link()
@@ -240,7 +239,7 @@ def test_silent_server_is_abandoned_in_time(zookeeper_server: ServerUnderTest) -
 
 
 def test_idle_session_is_kept_alive(zookeeper_server: ServerUnderTest) -> None:
-    """Pings alone keep it for many times its timeout."""
+    """Pings alone keep the session alive for more than twice its timeout."""
 
     async def scenario(scene: Scene) -> None:
         client = await scene.client(session_timeout_ms=800)
@@ -255,7 +254,7 @@ def test_idle_session_is_kept_alive(zookeeper_server: ServerUnderTest) -> None:
     zookeeper_server.run(scenario)
 
 
-def test_server_decides_the_timeout(zookeeper_server: ServerUnderTest) -> None:
+def test_server_limits_the_session_timeout(zookeeper_server: ServerUnderTest) -> None:
     """The client uses the granted value."""
 
     async def scenario(scene: Scene) -> None:
@@ -268,7 +267,7 @@ def test_server_decides_the_timeout(zookeeper_server: ServerUnderTest) -> None:
 
 
 def test_refused_credentials_end_the_session(zookeeper_server: ServerUnderTest) -> None:
-    """With an unknown scheme ``start`` and requests fail, and nothing is retried."""
+    """With an unknown scheme, ``start`` and all requests fail, and nothing is retried."""
 
     async def scenario(scene: Scene) -> None:
         client = scene.new_client(auth=[("nosuch", b"x")])
@@ -285,7 +284,7 @@ def test_refused_credentials_end_the_session(zookeeper_server: ServerUnderTest) 
 
 
 def test_close_lets_earlier_requests_finish(zookeeper_server: ServerUnderTest) -> None:
-    """Later requests fail."""
+    """Requests sent before ``close`` complete; later ones are refused."""
 
     async def scenario(scene: Scene) -> None:
         client, other = await scene.client(), await scene.client()
@@ -305,7 +304,7 @@ def test_close_lets_earlier_requests_finish(zookeeper_server: ServerUnderTest) -
 
 
 def test_start_without_a_server_fails(zookeeper_server: ServerUnderTest) -> None:
-    """After a timeout the error contains the last failure."""
+    """After a timeout, ``start`` raises an error that contains the last failure."""
 
     async def scenario(scene: Scene) -> None:
         link = scene.link()
@@ -353,7 +352,7 @@ def test_failing_listener_does_not_affect_others(zookeeper_server: ServerUnderTe
 
         def fail(event: object) -> None:
             heard.append("failed")
-            raise RuntimeError("a mistake of the caller's")
+            raise RuntimeError("an error in a listener")
 
         client.on_session_event(fail)
         remove = client.on_session_event(heard.append)
