@@ -1,4 +1,4 @@
-"""Batches built record by record, and rewritten without some of their records."""
+"""Building batches record by record, and rewriting them without some of their records."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_records_without_an_offset_are_consecutive() -> None:
 
 
 def test_offsets_must_increase() -> None:
-    """A repeated offset, or one before the batch, is rejected and the batch stays unchanged."""
+    """A repeated offset, or one before the batch, is refused, and the batch is not changed."""
     builder = BatchBuilder(base_offset=10)
     for offset in (9, -5):
         with pytest.raises(ValueError, match="not larger than"):
@@ -81,7 +81,7 @@ def test_compaction_keeps_fields_of_remaining_records(codec: Codec) -> None:
 
 
 def test_compaction_without_removals_changes_nothing() -> None:
-    """The bytes of the batch are unchanged, and bytes after it are not copied."""
+    """The result is the same bytes, without those that follow the batch."""
     batch = batch_of(Codec.ZSTD)
     assert filter_batch(memoryview(batch + b"next"), lambda record: True) == batch
 
@@ -90,22 +90,22 @@ def test_compaction_drops_a_batch_or_keeps_it_empty() -> None:
     """A batch without records is removed, unless its producer's last sequence must be kept (KIP-98)."""
     batch = batch_of(Codec.LZ4)
     assert filter_batch(batch, lambda record: False) is None
-    shell = filter_batch(batch, lambda record: False, keep_empty=True)
-    assert shell is not None
-    header = parse_header(shell)
-    assert (len(shell), header.record_count, header.codec) == (HEADER_SIZE, 0, Codec.NONE)
+    emptied = filter_batch(batch, lambda record: False, keep_empty=True)
+    assert emptied is not None
+    header = parse_header(emptied)
+    assert (len(emptied), header.record_count, header.codec) == (HEADER_SIZE, 0, Codec.NONE)
     assert (header.base_offset, header.last_offset, header.last_sequence) == (100, 103, 44)
     assert (header.producer_id, header.producer_epoch, header.is_transactional) == (7, 3, True)
     assert (header.base_timestamp, header.max_timestamp, header.partition_leader_epoch) == (9_000, 9_000, 8)
-    assert verify_crc(shell, header)
-    assert list(iter_records(shell)) == []
-    assert filter_batch(shell, lambda record: True) is None
-    assert filter_batch(shell, lambda record: True, keep_empty=True) == shell
+    assert verify_crc(emptied, header)
+    assert list(iter_records(emptied)) == []
+    assert filter_batch(emptied, lambda record: True) is None
+    assert filter_batch(emptied, lambda record: True, keep_empty=True) == emptied
 
 
 @pytest.mark.parametrize("codec", [Codec.NONE, Codec.ZSTD])
 def test_delete_horizon_keeps_record_timestamps(codec: Codec) -> None:
-    """A batch stores the horizon of its tombstones in place of its base timestamp (KIP-534), and keeps it."""
+    """A batch stores its delete horizon in place of its base timestamp (KIP-534); once set, it does not change."""
     first = filter_batch(batch_of(codec), lambda record: record.offset != 101, delete_horizon_ms=2**41)
     assert first is not None
     header = parse_header(first)
@@ -125,15 +125,15 @@ def test_delete_horizon_keeps_record_timestamps(codec: Codec) -> None:
 
 
 def test_delete_horizon_without_removals() -> None:
-    """The time starts when a cleaner first sees the tombstone, even if no record is removed."""
-    marked = filter_batch(batch_of(), lambda record: True, delete_horizon_ms=50)
-    assert marked is not None
-    assert parse_header(marked).has_delete_horizon
-    assert list(iter_records(marked)) == RECORDS
+    """The delete horizon is set when a cleaner first sees the batch, even if no record is removed."""
+    rewritten = filter_batch(batch_of(), lambda record: True, delete_horizon_ms=50)
+    assert rewritten is not None
+    assert parse_header(rewritten).has_delete_horizon
+    assert list(iter_records(rewritten)) == RECORDS
 
 
 def test_append_time_survives_compaction() -> None:
-    """With LogAppendTime the remaining records keep the time of their append."""
+    """With LogAppendTime, the remaining records keep the time at which they were appended."""
     batch = build_batch(RECORDS, base_offset=100, timestamp_type=TimestampType.LOG_APPEND_TIME)
     filtered = filter_batch(batch, lambda record: record.offset == 100, delete_horizon_ms=1)
     assert filtered is not None
@@ -142,7 +142,7 @@ def test_append_time_survives_compaction() -> None:
 
 
 def test_malformed_records_stop_compaction() -> None:
-    """The cleaner gets the typed error, and rewrites nothing."""
+    """Compaction of a batch with malformed records raises ProtocolError."""
     batch = batch_of()
     bad = seal(parse_header(batch), batch[HEADER_SIZE:-1])
     with pytest.raises(ProtocolError):

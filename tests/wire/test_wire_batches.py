@@ -47,13 +47,13 @@ GOLDEN = bytes.fromhex(
 RECORDS = [Record(0, 1_700_000_000_000, b"k", None), Record(1, 1_700_000_000_075, None, b"", (("a", b"b"),))]
 
 
-def changed(**fields: int) -> bytes:
-    """Return the golden batch with other header fields and a matching CRC; the sizes of ``records`` are unchanged."""
+def golden_with(**fields: int) -> bytes:
+    """Return the golden batch with other values of header fields and a matching CRC."""
     return seal(parse_header(GOLDEN)._replace(**fields), GOLDEN[HEADER_SIZE:])
 
 
 def test_golden_bytes() -> None:
-    """The bytes follow Kafka's documentation field by field."""
+    """A built batch equals the bytes that Kafka's documentation describes."""
     built = build_batch(RECORDS, producer_id=7, producer_epoch=3, base_sequence=41, transactional=True)
     assert built.hex() == GOLDEN.hex()
     assert list(iter_records(GOLDEN)) == RECORDS
@@ -72,11 +72,11 @@ def test_header_fields() -> None:
 @pytest.mark.parametrize(("base", "delta", "last"), [(2**31 - 1, 0, 2**31 - 1), (2**31 - 1, 1, 0), (-1, 5, -1)])
 def test_sequences_wrap_to_zero(base: int, delta: int, last: int) -> None:
     """A sequence of 2**31 - 1 is followed by 0, and a batch without a sequence has no last sequence."""
-    assert parse_header(changed(base_sequence=base, last_offset_delta=delta)).last_sequence == last
+    assert parse_header(golden_with(base_sequence=base, last_offset_delta=delta)).last_sequence == last
 
 
 def test_iteration_over_fetched_batches() -> None:
-    """A client sees every whole batch of a fetch, wherever the broker truncated the last one (KIP-74)."""
+    """A client reads all complete batches of a fetch, wherever the broker truncated the last one (KIP-74)."""
     three = GOLDEN * 3
     size = len(GOLDEN)
     for cut in range(len(three) + 1):
@@ -91,7 +91,7 @@ def test_iteration_over_fetched_batches() -> None:
 
 @pytest.mark.parametrize("length", [-(2**31), -12, -1, 0, 48])
 def test_impossible_length_is_an_error(length: int) -> None:
-    """An iteration always advances: lengths below a header's are rejected even in the tolerant mode."""
+    """Lengths below that of a header are refused even if truncation is tolerated, so an iteration always advances."""
     bad = GOLDEN[:8] + length.to_bytes(4, "big", signed=True) + GOLDEN[12:]
     with pytest.raises(ProtocolError, match="length"):
         list(iter_headers(GOLDEN + bad, incomplete_last=True))
@@ -130,8 +130,8 @@ def test_leader_accepts_valid_batches() -> None:
     ],
 )
 def test_leader_accepts_variations_of_real_clients(fields: dict[str, int]) -> None:
-    """Clients differ in these fields."""
-    batch = changed(**fields)
+    """Header fields in which real clients differ are accepted with all values that occur."""
+    batch = golden_with(**fields)
     assert check_batch(batch) == parse_header(batch)
 
 
@@ -142,7 +142,7 @@ def test_leader_accepts_variations_of_real_clients(fields: dict[str, int]) -> No
         ({"record_count": 0}, ErrorCode.INVALID_RECORD),
         ({"record_count": -2}, ErrorCode.INVALID_RECORD),
         ({"last_offset_delta": 2}, ErrorCode.INVALID_RECORD),
-        ({"record_count": 3, "last_offset_delta": 2}, ErrorCode.INVALID_RECORD),  # 3 records do not fit in 20 bytes
+        ({"record_count": 3, "last_offset_delta": 2}, ErrorCode.INVALID_RECORD),  # 3 records do not fit into 20 bytes
         ({"record_count": 2**31 - 1, "last_offset_delta": 2**31 - 2}, ErrorCode.INVALID_RECORD),
         ({"attributes": 5}, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE),
         ({"attributes": 7}, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE),
@@ -151,7 +151,7 @@ def test_leader_accepts_variations_of_real_clients(fields: dict[str, int]) -> No
         ({"attributes": 0x40}, ErrorCode.INVALID_RECORD),  # delete horizon
         ({"attributes": 0x80}, ErrorCode.INVALID_RECORD),
         ({"attributes": -0x8000}, ErrorCode.INVALID_RECORD),
-        ({"attributes": 0x08}, ErrorCode.INVALID_TIMESTAMP),  # log append time is set by the broker only
+        ({"attributes": 0x08}, ErrorCode.INVALID_TIMESTAMP),  # only brokers set the log append time
         ({"base_timestamp": -2}, ErrorCode.INVALID_TIMESTAMP),
         ({"max_timestamp": -2}, ErrorCode.INVALID_TIMESTAMP),
         ({"max_timestamp": 1_699_999_999_999}, ErrorCode.INVALID_TIMESTAMP),
@@ -161,10 +161,10 @@ def test_leader_accepts_variations_of_real_clients(fields: dict[str, int]) -> No
         ({"producer_id": -2, "attributes": 0}, ErrorCode.INVALID_RECORD),
     ],
 )
-def test_leader_refuses_contradictions(fields: dict[str, int], code: ErrorCode) -> None:
-    """A batch with a valid CRC and impossible fields gets Kafka's error code."""
+def test_leader_refuses_contradictory_headers(fields: dict[str, int], code: ErrorCode) -> None:
+    """A batch with a valid CRC but contradictory fields is refused with Kafka's error code."""
     with pytest.raises(KafkaError) as error:
-        check_batch(changed(**fields))
+        check_batch(golden_with(**fields))
     assert error.value.code is code
     assert error.value.message
 
@@ -172,7 +172,7 @@ def test_leader_refuses_contradictions(fields: dict[str, int], code: ErrorCode) 
 @given(data=st.binary(max_size=130), at=st.integers(0, 20), byte=st.integers(0, 255))
 @settings(max_examples=300)
 def test_any_bytes_as_a_batch(data: bytes, at: int, byte: int) -> None:
-    """Random bytes, and batches with a random byte outside of the CRC, raise typed errors only."""
+    """Random bytes, and batches with a random byte that the CRC does not cover, raise only typed errors."""
     changed_byte = GOLDEN[:at] + bytes((byte,)) + GOLDEN[at + 1 :]
     for buffer in (data, GOLDEN[:16] + data, changed_byte, changed_byte + data):
         try:
@@ -209,14 +209,14 @@ def old_message(magic: int) -> bytes:
     ],
 )
 def test_leader_requires_exactly_one_batch(records: bytes, code: ErrorCode) -> None:
-    """An empty, multiple, partial or old-format batch has its own error code."""
+    """No batch, several batches, a partial batch and an old-format batch are refused with different error codes."""
     with pytest.raises(KafkaError) as error:
         check_batch(records)
     assert error.value.code is code
 
 
-def test_markers_come_from_coordinators_only() -> None:
-    """Control batches of clients are rejected even if they are valid, because they could end a transaction."""
+def test_only_coordinators_may_write_markers() -> None:
+    """Control batches of clients are refused even if they are valid, because they could end a transaction."""
     marker = build_end_marker(EndMarker(committed=True, coordinator_epoch=4), 7, 3, 1_700_000_000_000)
     with pytest.raises(KafkaError, match="control") as error:
         check_batch(marker)
@@ -224,29 +224,28 @@ def test_markers_come_from_coordinators_only() -> None:
 
 
 def test_offset_and_epoch_are_set_without_a_new_crc() -> None:
-    """The leader changes its two fields in place, and nothing else."""
+    """The leader changes only these two fields, in place."""
     log = bytearray(b"before" + GOLDEN + b"after")
     stamp(log, 1234, 9, len(b"before"))
-    assert log == b"before" + changed(base_offset=1234, partition_leader_epoch=9) + b"after"
+    assert log == b"before" + golden_with(base_offset=1234, partition_leader_epoch=9) + b"after"
     assert verify_crc(log, parse_header(log, 6), 6)
 
 
 def test_log_append_time_applies_to_every_record() -> None:
-    """With LogAppendTime consumers see the broker's time, not the producer's (KIP-32)."""
+    """With LogAppendTime, consumers see the broker's time instead of the producer's (KIP-32)."""
     batch = bytearray(GOLDEN)
     stamp_log_append_time(memoryview(batch), 1_800_000_000_000)
-    assert batch == changed(attributes=0x18, max_timestamp=1_800_000_000_000)
+    assert batch == golden_with(attributes=0x18, max_timestamp=1_800_000_000_000)
     assert [record.timestamp_ms for record in iter_records(batch)] == [1_800_000_000_000] * 2
 
 
 def test_missing_max_timestamp_can_be_set() -> None:
-    """The batch stays valid."""
-    batch = bytearray(changed(max_timestamp=-1))
+    """After the max timestamp is set, the batch is still valid."""
+    batch = bytearray(golden_with(max_timestamp=-1))
     stamp_max_timestamp(batch, 1_700_000_000_075)
     assert batch == GOLDEN
 
 
-def test_header_is_a_value() -> None:
-    """Headers compare by their fields."""
+def test_headers_are_compared_by_their_fields() -> None:
     fields: dict[str, Any] = parse_header(GOLDEN)._asdict()
     assert BatchHeader(**fields) == parse_header(GOLDEN)

@@ -1,4 +1,4 @@
-"""Wrong sizes are rejected before memory is allocated, with an error that names the field."""
+"""Invalid sizes are refused before memory is allocated, with an error that names the field."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from kreplica.wire.primitives import COST_MAX, TAG_COST, uvarint
 from kreplica.wire.schema import Schema
 
 METADATA_TOPIC_COST = 7
-"""Schema of a record with one text."""
+"""Cost of a topic in a Metadata request: a record with one string."""
 
 
-def refused(schema: Schema, version: int, data: bytes) -> ProtocolError:
-    """Return the error that these bytes raise, which is the same in both forms."""
+def parse_error(schema: Schema, version: int, data: bytes) -> ProtocolError:
+    """Return the error that the compiled and the interpreted parser both raise for these bytes."""
     with pytest.raises(ProtocolError) as compiled:
         schema.parse(version, data)
     with pytest.raises(ProtocolError) as uncompiled:
@@ -31,7 +31,7 @@ def refused(schema: Schema, version: int, data: bytes) -> ProtocolError:
 
 @contextmanager
 def memory_peak_below(size_bytes: int) -> Iterator[None]:
-    """Fail if more memory is in use at any time within."""
+    """Fail if the memory allocated within the context exceeds the size at any time."""
     tracemalloc.start()
     try:
         before = tracemalloc.get_traced_memory()[0]
@@ -42,7 +42,7 @@ def memory_peak_below(size_bytes: int) -> Iterator[None]:
 
 
 def produce(*topics: bytes, count: int | None = None) -> bytes:
-    """Return a Produce request 7 with topics given as bytes."""
+    """Return a Produce request, version 7, with encoded topics."""
     return pack(">hhii", -1, 1, 1000, len(topics) if count is None else count) + b"".join(topics)
 
 
@@ -50,9 +50,9 @@ GOOD = b"\x00\x01t" + pack(">iii", 1, 0, 2) + b"ok"
 
 
 def test_error_has_the_path_of_the_field() -> None:
-    """The error names the array element and the reason."""
+    """The error contains the path of the field, with its array index, and the reason."""
     bad_name = pack(">h", -5) + bytes(20)
-    error = refused(PRODUCE.request, 7, produce(GOOD, GOOD, GOOD, bad_name))
+    error = parse_error(PRODUCE.request, 7, produce(GOOD, GOOD, GOOD, bad_name))
     assert error.path == "ProduceRequest.topic_data[3].name"
     assert error.reason == "length -5 is not allowed"
 
@@ -72,7 +72,7 @@ def test_error_has_the_path_of_the_field() -> None:
 )
 def test_wrong_lengths(topic: bytes, path: str, reason: str) -> None:
     """Negative, impossible and excessive lengths, and invalid UTF-8, have their own errors."""
-    error = refused(PRODUCE.request, 7, produce(topic))
+    error = parse_error(PRODUCE.request, 7, produce(topic))
     assert error.path == f"ProduceRequest.topic_data[0].{path}"
     assert error.reason == reason
 
@@ -93,18 +93,18 @@ def test_wrong_lengths(topic: bytes, path: str, reason: str) -> None:
 )
 def test_wrong_varints_and_tags(data: bytes, path: str, reason: str) -> None:
     """Endless or excessive varints, and tag sections with a wrong order or size, have their own errors."""
-    error = refused(METADATA.request, 9, data)
+    error = parse_error(METADATA.request, 9, data)
     assert error.path == f"MetadataRequest.{path}"
     assert error.reason == reason
 
 
 def test_tag_size_must_match_its_field() -> None:
-    """A known tag of another size is rejected."""
+    """A known tag whose size differs from that of its field is refused."""
     body = FETCH.request.build(12, {"cluster_id": "abc"})
-    good = b"\x01\x00\x04\x04abc"  # one tag: number 0, four bytes: the length of the text + 1, and the text
+    good = b"\x01\x00\x04\x04abc"  # one tag: number 0, four bytes (length of the string + 1, string)
     assert body.endswith(good)
     for size in (b"\x03", b"\x05"):
-        error = refused(FETCH.request, 12, body[: -len(good)] + good[:2] + size + good[3:] + b"\x00")
+        error = parse_error(FETCH.request, 12, body[: -len(good)] + good[:2] + size + good[3:] + b"\x00")
         assert error.path == "FetchRequest.cluster_id"
 
 
@@ -112,11 +112,11 @@ def test_count_beyond_the_frame_costs_nothing() -> None:
     """Two billion elements announced in a small frame are rejected before anything is allocated."""
     for count in (1 << 20, (1 << 31) - 1):
         with memory_peak_below(100_000):
-            refused(PRODUCE.request, 7, produce(GOOD, count=count))
+            parse_error(PRODUCE.request, 7, produce(GOOD, count=count))
 
 
 def test_frame_of_too_many_elements_is_refused_before_parsing() -> None:
-    """The frame really has too many elements, and is rejected at its first array."""
+    """A frame that really contains too many elements is refused at its first array."""
     topics = COST_MAX // METADATA_TOPIC_COST + 1
     data = pack(">i", topics) + bytes(2 * topics)
     METADATA.request.parser(0)
@@ -125,18 +125,18 @@ def test_frame_of_too_many_elements_is_refused_before_parsing() -> None:
 
 
 def offsets(topics: int, partitions: int) -> bytes:
-    """Return an OffsetCommit request 2 with these numbers of topics and partitions."""
+    """Return an OffsetCommit request, version 2, with the given numbers of topics and partitions."""
     topic = b"\x00\x00" + pack(">i", partitions) + pack(">iqh", 0, 0, -1) * partitions
     return pack(">h1sihqi", 1, b"g", 0, 0, 0, topics) + topic * topics
 
 
 def leader_and_isr(isr: list[int]) -> bytes:
-    """Return a LeaderAndIsr request 0 of one partition."""
+    """Return a LeaderAndIsr request, version 0, for one partition."""
     return LEADER_AND_ISR.request.build(0, {"ungrouped_partition_states": [{"isr": isr}]})
 
 
 def test_nested_arrays_are_bounded() -> None:
-    """Nested arrays are counted together: parsing of a frame of 98 MB stops early, in seconds."""
+    """Elements of nested arrays count towards one limit, so parsing a frame of 98 MB stops early."""
     data = offsets(topics=3_500, partitions=2_000)
     assert len(data) > 98_000_000
     started = time.process_time()
@@ -156,8 +156,8 @@ def test_nested_arrays_are_bounded() -> None:
     ],
     ids=["nested records", "records of two bytes", "records full of defaults", "numbers"],
 )
-def test_memory_is_proportional_to_the_counted_units(schema: Schema, version: int, data: bytes, cost: int) -> None:
-    """The memory per unit is bounded for every kind of frame, and the number of units is limited."""
+def test_memory_is_proportional_to_the_counted_cost(schema: Schema, version: int, data: bytes, cost: int) -> None:
+    """For every kind of frame, memory is limited by the counted cost, which is limited itself."""
     parse = schema.parser(version)
     with memory_peak_below(60 * cost):
         parse(data)
@@ -168,19 +168,19 @@ def test_lists_of_numbers_are_bounded() -> None:
     schema = LEADER_AND_ISR.request
     value = schema.parse(0, leader_and_isr([1] * 1_000_000))
     assert len(value["ungrouped_partition_states"][0]["isr"]) == 1_000_000
-    error = refused(schema, 0, leader_and_isr([1] * COST_MAX))
+    error = parse_error(schema, 0, leader_and_isr([1] * COST_MAX))
     assert error.path == "LeaderAndIsrRequest.ungrouped_partition_states[0].isr"
 
 
 def test_tags_are_bounded() -> None:
-    """A section of millions of tags is rejected because of their number."""
+    """A section with millions of tags is refused because of their number."""
     count = COST_MAX // TAG_COST + 1
-    error = refused(METADATA.request, 9, b"\x00" + bytes(3) + uvarint(count) + bytes(2 * count))
+    error = parse_error(METADATA.request, 9, b"\x00" + bytes(3) + uvarint(count) + bytes(2 * count))
     assert error.path == "MetadataRequest.tags"
 
 
 def test_search_for_the_error_is_bounded() -> None:
-    """For a huge frame that is malformed at its end the error is less precise, so that the broker is not blocked."""
+    """For a huge frame that is malformed at its end, the error is less precise, so that the broker is not blocked."""
     topics = 500_000
     data = pack(">i", topics) + b"\x00\x00" * (topics - 1) + b"\xff\xff"
     METADATA.request.parser(0)
@@ -199,13 +199,13 @@ def test_unsupported_versions_are_refused() -> None:
 
 
 def test_partitions_of_a_produce_request_are_bounded() -> None:
-    """Up to 1,800 are parsed in one step, and up to 18,000 in slices."""
+    """Up to 1,800 partitions are parsed in one step, and up to 18,000 in slices."""
 
     def request(partitions: int) -> bytes:
         rows = b"".join(pack(">ii", index, 0) for index in range(partitions))
         return produce(b"\x00\x01t" + pack(">i", partitions) + rows)
 
-    def sliced(partitions: int) -> int:
+    def parse_in_slices(partitions: int) -> int:
         steps = PRODUCE.request.sliced_parser(7)(request(partitions), 0)
         try:
             while True:
@@ -216,6 +216,6 @@ def test_partitions_of_a_produce_request_are_bounded() -> None:
     assert len(PRODUCE.request.parse(7, request(1_800))["topic_data"][0]["partition_data"]) == 1_800
     with pytest.raises(LargeMessage, match=r"^ProduceRequest: "):
         PRODUCE.request.parse(7, request(1_900))
-    assert sliced(18_000) == 18_000
+    assert parse_in_slices(18_000) == 18_000
     with pytest.raises(ProtocolError, match="the message has too many elements"):
-        sliced(19_000)
+        parse_in_slices(19_000)

@@ -1,4 +1,4 @@
-"""Messages of thousands of rows are assembled from encoded rows."""
+"""Messages with thousands of rows are assembled from encoded rows."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def topic(name: str, rows) -> dict:
 
 @pytest.mark.parametrize("count", [0, 1, 3, 300])
 def test_encoded_rows_give_the_same_message(count):
-    """Rows may be given as values or as bytes."""
+    """A message built from encoded rows equals the one built from their values."""
     schema = UPDATE_METADATA.request
     plain = message([topic(name, [row(number) for number in range(count)]) for name in ("a", "b")])
     build_row = schema.element(VERSION, "topic_states", "partition_states")
@@ -59,7 +59,7 @@ def test_encoded_rows_give_the_same_message(count):
 
 
 def test_invalid_row_is_named():
-    """A wrong value in one row names its field, as in a whole message."""
+    """The error for an invalid value in a row contains the field's path, as in a complete message."""
     build_row = UPDATE_METADATA.request.element(VERSION, "topic_states", "partition_states")
     with pytest.raises(ProtocolError, match="leader_epoch"):
         build_row(row(1) | {"leader_epoch": 2**31})

@@ -1,4 +1,4 @@
-"""Compression of records: round trips, output of other libraries, and input that must be rejected."""
+"""Compression of records: round trips, output of other libraries, and malformed input."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ MIB = 1024 * 1024
 @given(data=st.binary(max_size=400), repeat=st.integers(0, 400))
 @settings(max_examples=40)
 def test_compression_round_trip(codec: Codec, data: bytes, repeat: int) -> None:
-    """Every codec restores the records within a limit of exactly their size."""
+    """Every codec restores the records, even if the size limit is exactly their size."""
     data *= repeat
     for buffer in (compress(codec, data), memoryview(bytearray(compress(codec, data)))):
         assert decompress(codec, buffer, len(data)) == data
 
 
 @pytest.mark.parametrize("codec", list(Codec))
-def test_byte_above_the_limit_is_refused(codec: Codec) -> None:
-    """With a limit of N bytes for the records of a batch, a batch of N + 1 is rejected."""
+def test_output_one_byte_above_the_limit_is_refused(codec: Codec) -> None:
+    """With a limit of N bytes, records of N + 1 bytes are refused."""
     packed = compress(codec, MIXED)
     assert decompress(codec, packed, len(MIXED)) == MIXED
     with pytest.raises(ProtocolError, match="more than"):
@@ -43,7 +43,7 @@ def test_byte_above_the_limit_is_refused(codec: Codec) -> None:
 
 
 def bombs() -> dict[str, tuple[Codec, bytes]]:
-    """Return a few kilobytes that decompress to 128 MiB of zeros, with and without a declared size."""
+    """Return small inputs that decompress to 128 MiB of zeros, with and without a declared size."""
     zeros = bytes(128 * MIB)
     raw_snappy = bytes(cramjam.snappy.compress_raw(bytes(32 * MIB)))
     blocks = (struct.pack(">i", len(raw_snappy)) + raw_snappy) * 4
@@ -51,7 +51,7 @@ def bombs() -> dict[str, tuple[Codec, bytes]]:
         "gzip": (Codec.GZIP, compress(Codec.GZIP, zeros)),
         "snappy, xerial": (Codec.SNAPPY, b"\x82SNAPPY\x00" + struct.pack(">ii", 1, 1) + blocks),
         "snappy, raw": (Codec.SNAPPY, bytes(cramjam.snappy.compress_raw(zeros))),
-        "snappy, a size without content": (Codec.SNAPPY, b"\xff\xff\xff\xff\x0f" + b"\x00a"),
+        "snappy, size without content": (Codec.SNAPPY, b"\xff\xff\xff\xff\x0f" + b"\x00a"),
         "lz4": (Codec.LZ4, lz4.frame.compress(zeros, store_size=False)),
         "lz4, declared": (Codec.LZ4, lz4.frame.compress(zeros, store_size=True)),
         "zstd": (Codec.ZSTD, zstd_of_unknown_size(zeros)),
@@ -62,14 +62,14 @@ def bombs() -> dict[str, tuple[Codec, bytes]]:
 
 
 def zstd_of_unknown_size(data: bytes) -> bytes:
-    """Return a frame without a content size in its header, as streaming writers produce it."""
+    """Return a zstd frame without a content size in its header, as streaming writers produce."""
     compressor = cramjam.zstd.Compressor()
     compressor.compress(data)
     return bytes(compressor.finish())
 
 
 def declare_zstd_size(frame: bytes, size: int) -> bytes:
-    """Return the frame with a content size of eight bytes in its header, which had none."""
+    """Return the frame with an eight-byte content size added to its header."""
     descriptor, window = frame[4], frame[5]
     assert descriptor & 0b1110_0011 == 0
     return frame[:4] + bytes((descriptor | 0b1100_0000, window)) + struct.pack("<Q", size) + frame[6:]
@@ -85,15 +85,15 @@ for name, (codec, data) in pickle.load(sys.stdin.buffer).items():
     try:
         decompress(codec, data, 4 * 1024 * 1024)
     except ProtocolError:
-        grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
-        print(f"{name}: {grown} KiB" if grown > 12 * 1024 else "refused")
+        growth = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
+        print(f"{name}: {growth} KiB" if growth > 12 * 1024 else "refused")
     else:
         print(f"{name}: accepted")
 """
 
 
-def test_bomb_takes_only_the_allowed_memory() -> None:
-    """A small batch that decompresses to gigabytes is rejected without using much more than the limit."""
+def test_decompression_bomb_uses_only_the_allowed_memory() -> None:
+    """Small inputs that decompress to far more than the limit are refused without using much more memory than it."""
     measured = subprocess.run(
         [sys.executable, "-c", MEASURE], input=pickle.dumps(bombs()), capture_output=True, check=True, timeout=60
     )
@@ -101,7 +101,7 @@ def test_bomb_takes_only_the_allowed_memory() -> None:
 
 
 def test_zstd_reads_a_declared_size() -> None:
-    """Frames of other writers may declare their content's size."""
+    """Frames of other writers may declare the size of their content."""
     frame = zstd_of_unknown_size(MIXED)
     assert decompress(Codec.ZSTD, frame, len(MIXED)) == MIXED
     assert decompress(Codec.ZSTD, declare_zstd_size(frame, len(MIXED)), len(MIXED)) == MIXED
@@ -113,7 +113,7 @@ def test_zstd_reads_a_declared_size() -> None:
 
 
 def test_snappy_reads_raw_and_writes_java_blocks() -> None:
-    """librdkafka's raw snappy is read; the output has the header and block lengths that Java expects."""
+    """librdkafka's raw snappy can be read; output has the header and block lengths that Java expects."""
     assert decompress(Codec.SNAPPY, bytes(cramjam.snappy.compress_raw(MIXED)), len(MIXED)) == MIXED
     packed = compress(Codec.SNAPPY, MIXED)
     assert packed[:16] == b"\x82SNAPPY\x00\x00\x00\x00\x01\x00\x00\x00\x01"
@@ -122,7 +122,7 @@ def test_snappy_reads_raw_and_writes_java_blocks() -> None:
 
 
 def test_lz4_is_written_for_java() -> None:
-    """Java reads only frames of independent blocks, as the flags declare; other writers' frames are read."""
+    """Output has independent blocks, because Java reads no others; frames of other writers can be read."""
     packed = compress(Codec.LZ4, MIXED)
     info = lz4.frame.get_frame_info(packed)
     assert (info["block_linked"], info["block_size"], info["content_size"]) == (False, 64 * 1024, 0)
@@ -138,7 +138,7 @@ def test_gzip_is_read_by_the_standard_library() -> None:
 
 @pytest.mark.parametrize("codec", COMPRESSING)
 def test_truncation_at_any_byte_is_refused(codec: Codec) -> None:
-    """A truncated section is an error, never a shorter list of records."""
+    """Truncated input raises an error instead of returning fewer records."""
     data = MIXED[:600]
     packed = compress(codec, data)
     whole_without_blocks = 16 if codec is Codec.SNAPPY else -1
@@ -150,7 +150,7 @@ def test_truncation_at_any_byte_is_refused(codec: Codec) -> None:
 
 @pytest.mark.parametrize("codec", COMPRESSING)
 def test_corrupt_input_raises_one_typed_error(codec: Codec) -> None:
-    """Any bytes give records within the limit or a ProtocolError."""
+    """For any input, decompression returns bytes within the limit or raises ProtocolError."""
     generator = random.Random(7)
     packed = compress(codec, MIXED[:3_000] + bytes(3_000))
     refused = 0
@@ -167,7 +167,7 @@ def test_corrupt_input_raises_one_typed_error(codec: Codec) -> None:
 
 @pytest.mark.parametrize("codec", [Codec.GZIP, Codec.LZ4])
 def test_bytes_after_the_end_are_refused(codec: Codec) -> None:
-    """Other readers would ignore records in a second stream."""
+    """A second stream is refused, because other readers would ignore its records."""
     packed = compress(codec, b"abc")
     for tail in (b"x", packed):
         with pytest.raises(ProtocolError, match="after its end"):
@@ -176,7 +176,7 @@ def test_bytes_after_the_end_are_refused(codec: Codec) -> None:
 
 @pytest.mark.parametrize("codec", [5, 6, 7])
 def test_unknown_codec_is_named(codec: int) -> None:
-    """The error contains its number."""
+    """The error contains the codec's number."""
     for function in (lambda: compress(codec, b""), lambda: decompress(codec, b"", 1)):
         with pytest.raises(ProtocolError, match=f"codec {codec}"):
             function()

@@ -1,4 +1,4 @@
-"""Frames are decoded from a byte stream for any segmentation."""
+"""Frames are decoded from a byte stream, however it is segmented."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from kreplica.wire.framing import FrameReader, frame, frame_pieces
 from kreplica.wire.messages import APIS
 
 
-def frames_of_everything() -> list[bytes]:
-    """Yield a body of every version of every request and response."""
+def all_bodies() -> list[bytes]:
+    """Return a body for every version of every request and response."""
     rng = random.Random(5)
     return [
         schema.build(version, random_message(schema, version, rng))
@@ -26,9 +26,9 @@ def frames_of_everything() -> list[bytes]:
 
 
 def test_frames_byte_by_byte() -> None:
-    """Each frame is returned with its last byte."""
+    """Each frame is returned as soon as its last byte arrives."""
     reader = FrameReader()
-    for body in frames_of_everything():
+    for body in all_bodies():
         data = frame(body)
         for index in range(len(data) - 1):
             assert list(reader.feed(data[index : index + 1])) == []
@@ -38,8 +38,8 @@ def test_frames_byte_by_byte() -> None:
 
 
 def test_frames_in_pieces_of_any_size() -> None:
-    """Bytes, bytearrays and views give the same frames in order."""
-    bodies = frames_of_everything()
+    """Pieces may be bytes, bytearrays or memoryviews; the frames are the same, in order."""
+    bodies = all_bodies()
     stream = b"".join(map(frame, bodies))
     rng = random.Random(6)
     for largest in (3, 100, 5_000, len(stream)):
@@ -52,8 +52,8 @@ def test_frames_in_pieces_of_any_size() -> None:
         assert got == bodies
 
 
-def test_whole_frames_are_not_copied() -> None:
-    """A frame within one piece is a view of that piece."""
+def test_frame_within_one_piece_is_not_copied() -> None:
+    """Such a frame is a view of the piece."""
     data = frame(b"one") + frame(b"") + frame(b"two") + b"\x00\x00"
     reader = FrameReader()
     views = list(reader.feed(data))
@@ -87,7 +87,7 @@ def test_frames_before_an_invalid_length_are_returned() -> None:
 
 
 def test_long_frame_is_copied_once() -> None:
-    """A frame of 32 MiB in pieces of 16 KiB takes a fraction of a second: no piece is copied repeatedly."""
+    """Receiving 32 MiB in pieces of 16 KiB takes a fraction of a second, because pieces do not copy earlier ones."""
     data = frame(bytes(32 << 20))
     reader, got = FrameReader(), 0
     started = time.process_time()
@@ -111,8 +111,8 @@ def test_length_prefix_includes_file_ranges() -> None:
 
 
 @pytest.mark.parametrize("first", [4, 5, 1_000, 300_000])
-def test_rest_of_a_long_frame_is_received_in_place(first: int) -> None:
-    """The buffer for the transport has exactly the missing size."""
+def test_remainder_of_a_long_frame_is_received_in_place(first: int) -> None:
+    """The buffer provided to the transport has exactly the missing size."""
     bodies = [bytes([number]) * 400_000 for number in range(3)]
     reader, got = FrameReader(), []
     for body in bodies:
@@ -134,8 +134,8 @@ def test_rest_of_a_long_frame_is_received_in_place(first: int) -> None:
     assert got == bodies
 
 
-def test_buffer_is_provided_for_long_frames_only() -> None:
-    """A few missing bytes are fed."""
+def test_no_buffer_is_provided_for_short_frames() -> None:
+    """If only a few bytes are missing, they are passed to ``feed``."""
     reader = FrameReader()
     data = frame(bytes(400_000))
     assert list(reader.feed(data[:-1000])) == []

@@ -32,7 +32,7 @@ GROWTH_MAX_BYTES = 4 << 20
 
 
 def seed_frames(rng: random.Random) -> list[tuple[Api, int, bool, bytes]]:
-    """Return real frames with headers: requests and responses of every version of every API."""
+    """Return valid frames with headers: a request and a response for every version of every API."""
     seeds = []
     for api in APIS.values():
         for version in range(api.versions[0], api.versions[1] + 1):
@@ -53,12 +53,12 @@ def flip_bits(data: bytearray, rng: random.Random) -> bytearray:
 
 
 def truncate(data: bytearray, rng: random.Random) -> bytearray:
-    """Remove the end."""
+    """Remove the end of the frame."""
     return data[: rng.randrange(len(data))]
 
 
 def put_extreme(data: bytearray, rng: random.Random) -> bytearray:
-    """Overwrite a random position, perhaps a length, with an extreme value."""
+    """Overwrite a random position, which may be a length, with an extreme value."""
     extreme = rng.choice(EXTREMES)
     at = rng.randrange(len(data))
     data[at : at + len(extreme)] = extreme
@@ -73,7 +73,7 @@ def insert_extreme(data: bytearray, rng: random.Random) -> bytearray:
 
 
 def splice(data: bytearray, rng: random.Random) -> bytearray:
-    """Copy a part of the frame to another position, or remove it."""
+    """Copy a part of the frame to another position, or remove that part."""
     start, end = sorted(rng.randrange(len(data)) for _ in range(2))
     at = rng.randrange(len(data))
     return data[:at] + data[start:end] + data[at if rng.random() < 0.5 else min(len(data), at + end - start) :]
@@ -83,9 +83,9 @@ MUTATIONS = (flip_bits, truncate, put_extreme, insert_extreme, splice)
 
 
 def receive(api: Api, version: int, is_request: bool, data: bytes) -> bool:
-    """Handle a frame as a connection does.
+    """Parse a frame as a connection does.
 
-    :return: true if it was parsed.
+    :return: True if the frame is valid.
     """
     try:
         for body in FrameReader(1 << 20).feed(data):
@@ -103,11 +103,11 @@ def receive(api: Api, version: int, is_request: bool, data: bytes) -> bool:
 
 
 def fuzz(count: int, seed: int) -> None:
-    """Parse the given number of mutated frames; check that some are rejected, some pass, and memory does not grow."""
+    """Parse mutated frames, and check that some are refused, some are valid, and memory does not grow."""
     rng = random.Random(seed)
     seeds = seed_frames(rng)
     for api, version, is_request, data in seeds:
-        assert receive(api, version, is_request, frame(data)), (api.name, version)  # all is compiled now
+        assert receive(api, version, is_request, frame(data)), (api.name, version)  # compiles all parsers
     refused = 0
     tracemalloc.start()
     try:
@@ -132,7 +132,7 @@ def fuzz(count: int, seed: int) -> None:
 
 
 def test_mutated_frames_raise_protocol_errors_only() -> None:
-    """Twenty thousand damaged frames neither break the parser nor increase its memory."""
+    """Mutated frames raise no other errors, and memory does not grow."""
     fuzz(FRAMES_PER_RUN, seed=1)
 
 
@@ -143,7 +143,7 @@ def test_a_million_mutated_frames() -> None:
 
 
 def test_random_bytes_raise_protocol_errors_only() -> None:
-    """The bytes are parsed as the body of any message."""
+    """Random bytes are parsed as the body of each message."""
     rng = random.Random(3)
     for api in APIS.values():
         for version in range(api.versions[0], api.versions[1] + 1):

@@ -1,4 +1,4 @@
-"""Golden bytes of messages with a comment for each field, written by hand from the protocol's documents."""
+"""Golden bytes of messages, written by hand from the protocol's documentation, with a comment for each field."""
 
 from __future__ import annotations
 
@@ -374,7 +374,7 @@ CASES: list[tuple[Schema, int, str, dict[str, Any]]] = [
         02 6d               # member_id "m"
         00000001            # member_epoch 1
         00001388            # heartbeat_interval_ms 5000
-        01                  # assignment: there (KIP-893)
+        01                  # assignment: present (KIP-893)
         02                  #   topic_partitions: 1
         00112233445566778899aabbccddeeff  # topic_id
         02 00000003         #     partitions 3
@@ -395,13 +395,13 @@ CASES: list[tuple[Schema, int, str, dict[str, Any]]] = [
 
 
 def bytes_of(text: str) -> bytes:
-    """Return the bytes of hexadecimal lines with comments."""
+    """Decode hexadecimal lines with comments."""
     return bytes.fromhex("".join(line.partition("#")[0] for line in text.splitlines()))
 
 
 @pytest.mark.parametrize(("schema", "version", "text", "value"), CASES, ids=lambda case: getattr(case, "name", None))
 def test_golden_bytes(schema: Schema, version: int, text: str, value: dict[str, Any]) -> None:
-    """Building gives these bytes, and parsing gives the message."""
+    """Building a message returns these bytes, and parsing them returns the message."""
     data = bytes_of(text)
     assert schema.build(version, value).hex(" ") == data.hex(" ")
     assert schema.build_uncompiled(version, value) == data

@@ -1,4 +1,4 @@
-"""The headers of requests and responses."""
+"""Headers of requests and responses."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ REQUEST_2 = bytes.fromhex(
     "0001"  # api key 1, Fetch
     "000c"  # version 12
     "ffffffff"  # correlation id -1
-    "0003" "636c69"  # client id "cli": its length stays two bytes in flexible versions (KIP-482)
+    "0003" "636c69"  # client ID "cli": even in flexible versions, its length has two bytes (KIP-482)
     "00"  # no tags
 )  # fmt: skip
 REQUEST_0 = bytes.fromhex(
@@ -51,7 +51,7 @@ REQUEST_WITH_TAGS = REQUEST_2[:-1] + bytes.fromhex(
     ],
 )
 def test_golden_request_headers(data: bytes, header: RequestHeader) -> None:
-    """Each kind of header is built and parsed as documented, independent of later bytes."""
+    """Each kind of header is built and parsed as documented, whatever bytes follow it."""
     api = APIS[header.api_key]
     version = api.request_header_version(header.api_version)
     assert build_request_header(version, *header[:4]) == data
@@ -60,7 +60,7 @@ def test_golden_request_headers(data: bytes, header: RequestHeader) -> None:
 
 
 def test_tags_of_a_request_header_are_skipped() -> None:
-    """Unknown tags may have any size."""
+    """A request header may contain unknown tags of any size."""
     assert parse_request_header(REQUEST_WITH_TAGS + b"body").body_offset == len(REQUEST_WITH_TAGS)
 
 
@@ -90,13 +90,13 @@ def test_malformed_request_headers_are_refused(tail: bytes, path: str) -> None:
 
 @pytest.mark.parametrize(("key", "version"), [(1, 99), (1, -1), (999, 0), (-1, 0), (18, 5)])
 def test_unknown_requests_are_read_up_to_their_correlation_id(key: int, version: int) -> None:
-    """Such a request can still be answered: nothing after its correlation ID is parsed (KIP-511)."""
+    """Nothing after the correlation ID is parsed, so such a request can still get a response (KIP-511)."""
     data = build_request_header(0, key, version, 42) + b"\x80" * 9
     assert parse_request_header(data) == RequestHeader(key, version, 42, None, None)
 
 
 def test_golden_response_headers() -> None:
-    """The plain header is the correlation ID; the flexible one has tags after it."""
+    """The plain header contains the correlation ID, the flexible header also tags."""
     assert build_response_header(0, 7) == bytes.fromhex("00000007")
     assert build_response_header(1, -2) == bytes.fromhex("fffffffe00")
     assert parse_response_header(0, bytes.fromhex("00000007ff")) == (7, 4)
@@ -111,7 +111,7 @@ def test_truncated_response_headers_are_refused(data: str) -> None:
 
 
 def test_header_versions() -> None:
-    """Flexible versions have tags in both headers, with two exceptions in the protocol."""
+    """In flexible versions, both headers have tags, with two exceptions that the protocol defines."""
     assert [FETCH.request_header_version(version) for version in (0, 11, 12, 17)] == [1, 1, 2, 2]
     assert [FETCH.response_header_version(version) for version in (0, 11, 12, 17)] == [0, 0, 1, 1]
     assert [API_VERSIONS.request_header_version(version) for version in range(5)] == [1, 1, 1, 2, 2]
@@ -121,6 +121,6 @@ def test_header_versions() -> None:
 
 
 def test_oversized_client_id_is_refused() -> None:
-    """A client ID above 32,767 bytes cannot be written."""
+    """A client ID of more than 32,767 bytes cannot be encoded."""
     with pytest.raises(ProtocolError):
         build_request_header(1, 1, 11, 0, "x" * 40_000)

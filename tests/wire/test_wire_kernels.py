@@ -1,4 +1,4 @@
-"""The compiled kernels return the same results as the Python code, and pass malformed and unusual input to it."""
+"""The compiled kernels return the same results as the Python code, and leave malformed and unusual input to it."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def place(batches: list[Any], size_max: int = SIZE_MAX, total_max: int = SIZE_MA
 
 @pytest.mark.parametrize("size", SIZES)
 def test_crc_of_every_size(size: int) -> None:
-    """Blocks of both sizes and single bytes are covered; each changed byte is found."""
+    """The CRC is right for every size, and detects each changed byte."""
     chance = random.Random(size)
     data = bytes(batch(chance.randbytes(size)))
     assert [header for _, header, _ in iter_checked(data)] == [parse_header(data)]
@@ -69,8 +69,8 @@ def test_crc_of_every_size(size: int) -> None:
 # --- produced batches ------------------------------------------------------------------------------------------------
 
 
-def test_a_run_is_stamped_in_place() -> None:
-    """Headers and results are those that the Python code computes."""
+def test_run_of_batches_is_stamped_in_place() -> None:
+    """The kernel returns the same headers and results as the Python code."""
     run = [batch(b"a"), memoryview(batch(b"b", b"c")), batch(b"d")]
     headers, results, size = place(run)
     assert [header.base_offset for header in headers] == [40, 41, 43]
@@ -88,8 +88,8 @@ def test_a_run_is_stamped_in_place() -> None:
     assert size == sum(sizes)
 
 
-def test_a_run_ends_before_other_batches() -> None:
-    """Limits, other memory, and batches of other producers end a run; they are unchanged."""
+def test_run_ends_before_an_unsuitable_batch() -> None:
+    """A run ends before a batch that exceeds a limit, is not in a bytearray, or needs checks; it is not changed."""
     plain, size = batch(b"a"), len(batch(b"a"))
     of_producer = {"producer_id": 5, "producer_epoch": 0}
     first, second = batch(b"a", base_sequence=0, **of_producer), batch(b"a", base_sequence=1, **of_producer)
@@ -138,8 +138,8 @@ changes = st.fixed_dictionaries(
     st.integers(0, 255),
 )
 @settings(max_examples=400)
-def test_any_header(fields: dict[str, int], values: list[bytes], position: int | None, byte: int) -> None:
-    """The kernel accepts exactly the batches that the Python code appends without reading their records."""
+def test_batches_with_any_header(fields: dict[str, int], values: list[bytes], position: int | None, byte: int) -> None:
+    """The kernel accepts exactly those batches that the Python code appends without reading their records."""
     whole = batch(*values)
     header = parse_header(whole)._replace(**fields)
     made = bytearray(seal(header, bytes(whole[HEADER_SIZE:])))
@@ -168,7 +168,7 @@ def test_any_header(fields: dict[str, int], values: list[bytes], position: int |
 )
 @settings(max_examples=300)
 def test_fetched_batches(values: list[bytes], bytes_changed: list[tuple[int, int]], cut: int, epoch: int) -> None:
-    """A follower and a client see the same batches and errors with both implementations."""
+    """Followers and clients get the same batches and errors from both implementations."""
     data = bytearray()
     for number, value in enumerate(values):
         made = batch(value)
@@ -205,8 +205,8 @@ records = st.lists(
 
 @given(records, st.integers(-3, 3), st.lists(st.tuples(st.integers(0, 3000), st.integers(0, 255)), max_size=3))
 @settings(max_examples=300)
-def test_records_in_rows(sent: list[Record], more: int, bytes_changed: list[tuple[int, int]]) -> None:
-    """Rows with constants, and the check of all records, give the same result or error."""
+def test_reading_and_checking_records(sent: list[Record], more: int, bytes_changed: list[tuple[int, int]]) -> None:
+    """Reading records as rows, and checking all records, give the same results or errors in both implementations."""
     made = bytearray(build_batch(sent))
     for position, byte in bytes_changed:
         at = HEADER_SIZE + position % (len(made) - HEADER_SIZE)
@@ -224,8 +224,8 @@ def test_records_in_rows(sent: list[Record], more: int, bytes_changed: list[tupl
             both(call)
 
 
-def test_ordinary_records_need_no_python_code() -> None:
-    """A kernel that passes everything to the Python code would pass the comparisons."""
+def test_kernels_handle_ordinary_records() -> None:
+    """Kernels that left everything to the Python code would pass all comparisons, but not this test."""
     sent = [Record(number, NOW_MS, b"k", b"v", (("name", None),)) for number in range(200)]
     section, header = build_batch(sent)[HEADER_SIZE:], parse_header(build_batch(sent))
     assert kernels.read_rows is not None
@@ -241,7 +241,7 @@ def test_ordinary_records_need_no_python_code() -> None:
 
 @pytest.mark.parametrize("length", [b"\x01", b"\x81\x00"])
 def test_null_key_of_any_encoding(length: bytes) -> None:
-    """A varint may be longer than necessary; the key is still missing."""
+    """The length of a missing key may be a varint that is longer than necessary."""
     body = b"\x00\x00\x00" + length + b"\x00\x00"
     section = bytes((2 * len(body),)) + body
     header = parse_header(build_batch([Record(0, NOW_MS, None, b"")]))
@@ -260,7 +260,7 @@ def test_null_key_of_any_encoding(length: bytes) -> None:
     ids=["large timestamp", "large difference", "bytearray", "headers", "bool"],
 )
 def test_unusual_columns(columns: tuple[list[Any], ...]) -> None:
-    """The Python code encodes them, or raises its own error."""
+    """The kernel leaves unusual columns to the Python code, which encodes them or raises its own error."""
     assert kernels.encode_records is not None
     assert kernels.encode_records(*columns) is None
     if columns[0] == [2**64]:
@@ -270,8 +270,8 @@ def test_unusual_columns(columns: tuple[list[Any], ...]) -> None:
         assert parse_header(build_producer_batch(*columns, 0)).record_count == len(columns[0])
 
 
-def test_wrong_arguments() -> None:
-    """They raise errors and do not crash."""
+def test_invalid_arguments() -> None:
+    """Invalid arguments raise errors and do not crash the process."""
     header = tuple(parse_header(batch(b"a")))
     for call in (
         lambda: place(5),  # type: ignore[arg-type]

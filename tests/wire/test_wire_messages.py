@@ -23,7 +23,7 @@ every_message = pytest.mark.parametrize("schema", SCHEMAS, ids=lambda schema: sc
 
 @every_message
 def test_round_trip_of_both_forms(schema: Schema) -> None:
-    """Compiled and interpreted forms of every version build the same bytes, and parse them to the same values."""
+    """The compiled and the interpreted code of each version build the same bytes and parse them to the same values."""
     rng = random.Random(schema.name)
     for version in schema.versions:
         for _ in range(4):
@@ -33,17 +33,17 @@ def test_round_trip_of_both_forms(schema: Schema) -> None:
             assert schema.parse(version, data) == value
             assert schema.parse(version, memoryview(data)) == value
             assert schema.parse_uncompiled(version, data) == value
-            tree = schema.tree(version)  # the compiled forms did not fall back to the other form
+            tree = schema.tree(version)  # the compiled code has not fallen back to the interpreted code
             assert compile_parser(tree)(data, 0) == (value, len(data))
             assert b"".join(compile_builder(tree)(value)) == data
             assert b"".join(compile_builder(tree, lenient=False)(value)) == data
             assert schema.parse(version, b"before" + data + b"behind", 6) == value
-            assert finished(schema.sliced_parser(version)(b"before" + data, 6)) == value
-            assert b"".join(finished(schema.sliced_builder(version)(value, b"head"))) == b"head" + data
+            assert run_to_end(schema.sliced_parser(version)(b"before" + data, 6)) == value
+            assert b"".join(run_to_end(schema.sliced_builder(version)(value, b"head"))) == b"head" + data
 
 
-def finished(steps: Generator[None, None, Any]) -> Any:
-    """Run sliced work to its end."""
+def run_to_end(steps: Generator[None, None, Any]) -> Any:
+    """Run a sliced operation to its end, and return its result."""
     while True:
         try:
             next(steps)
@@ -63,12 +63,12 @@ def test_every_truncation_is_refused(schema: Schema) -> None:
                 schema.parse(version, data[:cut])
             assert caught.value.path.startswith(f"{schema.name}.")
             with pytest.raises(ProtocolError):
-                finished(schema.sliced_parser(version)(data[:cut], 0))
+                run_to_end(schema.sliced_parser(version)(data[:cut], 0))
 
 
 @every_message
 def test_missing_fields_have_their_defaults(schema: Schema) -> None:
-    """An empty dict builds the message of defaults, in both forms."""
+    """An empty dict builds a message with all defaults, compiled or interpreted."""
     for version in schema.versions:
         data = schema.build(version, {})
         assert data == schema.build_uncompiled(version, {})
@@ -77,7 +77,7 @@ def test_missing_fields_have_their_defaults(schema: Schema) -> None:
 
 @every_message
 def test_fields_of_other_versions_are_ignored(schema: Schema) -> None:
-    """A caller may set all fields; those missing in a version are omitted."""
+    """A caller may set all fields; a version's message contains only its own fields."""
     names = {name for version in schema.versions for name in schema.tree(version).zero}
     for version in schema.versions:
         known = schema.tree(version).zero
@@ -85,7 +85,7 @@ def test_fields_of_other_versions_are_ignored(schema: Schema) -> None:
 
 
 @every_message
-def test_constructs_own_compiler_accepts_the_types(schema: Schema) -> None:
+def test_compiler_of_construct_accepts_the_types(schema: Schema) -> None:
     """``compile()`` of construct gives the same results."""
     version = schema.versions[-1]
     value = random_message(schema, version, random.Random(7))
@@ -99,7 +99,7 @@ FLEXIBLE = [schema for schema in SCHEMAS if schema.is_flexible(schema.versions[-
 
 
 def with_future_tags(kind: Any) -> Any:
-    """Return the type of a hypothetical later version: every record has two more tags."""
+    """Return the type of a hypothetical later version, in which every record has two more tags."""
     if isinstance(kind, Array):
         return Array(with_future_tags(kind.item), kind.compact, kind.nullable)
     if not isinstance(kind, Record):
@@ -120,7 +120,7 @@ def without_future(value: Any) -> Any:
 
 @pytest.mark.parametrize("schema", FLEXIBLE, ids=lambda schema: schema.name)
 def test_unknown_tags_are_skipped(schema: Schema) -> None:
-    """A newer client may send them at any level (KIP-482)."""
+    """A newer client may send unknown tags at any level (KIP-482)."""
     version = schema.versions[-1]
     rng = random.Random(schema.name)
     later = with_future_tags(schema.tree(version))

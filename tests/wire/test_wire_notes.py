@@ -1,4 +1,4 @@
-"""Notes of produce interceptors: control batches for their plugins."""
+"""Notes of produce interceptors: control batches that store data of plugins."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ROWS = st.lists(st.tuples(NAMES, st.binary(max_size=50)), min_size=1, max_size=5
 
 @given(ROWS, st.none() | st.integers(0, 2**32 - 1))
 def test_notes_round_trip(rows, crc):
-    """Notes contain any bytes of a plugin, and identify the batch that has to follow."""
+    """Notes contain any bytes of a plugin, and the CRC of the batch that must follow."""
     notes = [Note(*row) for row in rows]
     batch = build_notes(notes, crc, 1000)
     assert parse_notes(batch) == Notes(tuple(notes), crc)
@@ -33,18 +33,18 @@ def test_notes_round_trip(rows, crc):
 
 
 def test_notes_apply_to_the_next_batch_only():
-    """Another batch, or none, invalidates them; if no batch was left they apply on their own."""
+    """Notes with a CRC apply only if that batch follows them; notes without a CRC always apply."""
     own, other = (parse_header(build_batch([Record(0, 1, None, value)])) for value in (b"own", b"other"))
     notes = parse_notes(build_notes([Note("p", b"")], own.crc, 1))
     assert notes is not None
     assert [notes.apply_to(header) for header in (own, other, None)] == [True, False, False]
-    alone = parse_notes(build_notes([Note("p", b"")], None, 1))
-    assert alone is not None
-    assert all(alone.apply_to(header) for header in (own, None))
+    standalone = parse_notes(build_notes([Note("p", b"")], None, 1))
+    assert standalone is not None
+    assert all(standalone.apply_to(header) for header in (own, None))
 
 
 def test_notes_and_markers_are_distinct():
-    """Neither parser accepts the other's control records."""
+    """The parser of notes does not accept markers, and the parser of markers does not accept notes."""
     assert parse_notes(build_end_marker(EndMarker(True, 3), 7, 0, 1)) is None
     assert read_marker(build_notes([Note("p", b"")], None, 1)) is None
     assert NOTE > 100  # far from the numbers that Kafka assigns
@@ -52,7 +52,7 @@ def test_notes_and_markers_are_distinct():
 
 @pytest.mark.parametrize("cut", [0, 1, 5, 8])
 def test_truncated_notes(cut):
-    """The error names the bytes."""
+    """Truncated notes raise an error that states it."""
     (record,) = iter_records(build_notes([Note("p", b"data")], 1, 1))
     batch = build_batch([record._replace(value=record.value[:cut])], control=True)
     with pytest.raises(ProtocolError, match="a note is truncated"):
@@ -61,7 +61,7 @@ def test_truncated_notes(cut):
 
 @given(st.lists(st.sampled_from([None, b"", b"value"]), min_size=1, max_size=6), st.data())
 def test_batch_with_fewer_records_keeps_its_header(values, data):
-    """Offsets, producer and sequence are unchanged, whichever records are removed."""
+    """Whichever records are removed, the header keeps its offsets, producer and sequence."""
     records = [Record(i, 1000 + i, b"k", value) for i, value in enumerate(values)]
     batch = build_batch(records, producer_id=9, producer_epoch=1, base_sequence=4)
     left = data.draw(st.lists(st.sampled_from(records), unique=True).map(sorted))

@@ -1,4 +1,4 @@
-"""The structural validation of records agrees with the record reader, for all codecs and damaged bytes."""
+"""The structural validation of records agrees with the record reader, for all codecs and for damaged bytes."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ record_lists = st.lists(
 @given(sent=record_lists, library=st.sampled_from(sorted(LIBRARIES)))
 @settings(max_examples=150)
 def test_batches_of_all_libraries_are_accepted(sent: list[Record], library: str) -> None:
-    """The batches pass unchanged, with the highest timestamp of their records."""
+    """Batches compressed by other libraries pass validation unchanged, with the highest timestamp of their records."""
     codec, pack = LIBRARIES[library]
     plain = build_batch(sent)
     header = parse_header(plain)._replace(attributes=int(codec))
@@ -72,7 +72,7 @@ def test_batches_of_all_libraries_are_accepted(sent: list[Record], library: str)
 def test_validation_agrees_with_the_reader(
     sent: list[Record], position: int, byte: int, cut: bool
 ) -> None:
-    """A section with a changed byte or without its end is accepted if, and only if, all its records can be read."""
+    """A damaged or truncated section is accepted if, and only if, all its records can be read."""
     batch = build_batch(sent)
     section = bytearray(batch[HEADER_SIZE:])
     position %= len(section)
@@ -102,8 +102,8 @@ def test_validation_agrees_with_the_reader(
     count=st.integers(1, 50),
 )
 @settings(max_examples=400)
-def test_random_bytes_raise_the_intended_error(codec: Codec, data: bytes, start: bytes, count: int) -> None:
-    """Bytes with a valid CRC are accepted or refused with the typed error."""
+def test_random_bytes_raise_only_the_typed_error(codec: Codec, data: bytes, start: bytes, count: int) -> None:
+    """Random records with a valid CRC are accepted or refused with the typed error."""
     header = parse_header(build_batch([Record(NEXT_OFFSET, NOW_MS, None, b"v", ())]))
     header = header._replace(attributes=int(codec), record_count=count, last_offset_delta=count - 1)
     try:
@@ -116,8 +116,8 @@ def test_random_bytes_raise_the_intended_error(codec: Codec, data: bytes, start:
 
 
 @pytest.mark.parametrize("codec", list(Codec)[1:])
-def test_long_validation_yields(codec: Codec) -> None:
-    """The Python code releases the interpreter after every few hundred records; the kernel runs without it."""
+def test_long_validation_releases_the_interpreter(codec: Codec) -> None:
+    """The Python code releases the interpreter lock every few hundred records; the kernel runs without it."""
     pauses: list[int] = []
     batch = build_batch([Record(NEXT_OFFSET, NOW_MS, None, b"v", ()) for _ in range(5000)], codec=codec)
     with without_kernels():

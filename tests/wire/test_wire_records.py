@@ -28,7 +28,7 @@ HEADERS = st.lists(st.tuples(st.text(max_size=70), BYTES), max_size=3).map(tuple
 
 @st.composite
 def records_with_gaps(draw: st.DrawFn) -> list[Record]:
-    """Strategy: records at increasing offsets, with gaps as after compaction."""
+    """Strategy for records at increasing offsets, with gaps as after compaction."""
     offset, records = draw(st.integers(0, 2**40)), []
     for gap in draw(st.lists(st.integers(1, 200), min_size=1, max_size=12)):
         records.append(Record(offset, draw(TIMESTAMPS), draw(BYTES), draw(BYTES), draw(HEADERS)))
@@ -47,7 +47,7 @@ PLAIN = [
 @given(records=records_with_gaps(), codec=st.sampled_from(list(Codec)))
 @settings(max_examples=150)
 def test_record_round_trip(records: list[Record], codec: Codec) -> None:
-    """Every field is restored, with any codec and any gaps between offsets."""
+    """Every field is restored, with any codec and with any gaps between offsets."""
     batch = build_batch(records, codec=codec, base_offset=records[0].offset)
     for buffer in (batch, bytearray(batch), memoryview(batch + b"the next batch")):
         assert list(iter_records(buffer)) == records
@@ -57,9 +57,9 @@ def test_record_round_trip(records: list[Record], codec: Codec) -> None:
 @pytest.mark.parametrize("codec", list(Codec))
 @pytest.mark.parametrize("builder", [PeerBuilder, OtherPeerBuilder])
 def test_batches_of_python_clients_are_read(codec: Codec, builder: Callable[..., Any]) -> None:
-    """Batches of aiokafka and kafka-python are valid and have the sent records."""
+    """Batches of aiokafka and kafka-python are valid and contain the sent records."""
     if builder is OtherPeerBuilder and codec in (Codec.SNAPPY, Codec.ZSTD):
-        codec = Codec.NONE  # kafka-python has no library for these here
+        codec = Codec.NONE  # kafka-python lacks the libraries for the other codecs here
     peer = builder(2, codec, True, 5, 6, 7, 1 << 20)
     for record in PLAIN:
         peer.append(record.offset, record.timestamp_ms, record.key, record.value, list(record.headers))
@@ -73,7 +73,7 @@ def test_batches_of_python_clients_are_read(codec: Codec, builder: Callable[...,
 @pytest.mark.parametrize("codec", list(Codec))
 @pytest.mark.parametrize("reader", [PeerBatch, OtherPeerBatch])
 def test_python_clients_read_batches(codec: Codec, reader: Callable[..., Any]) -> None:
-    """aiokafka and kafka-python find a valid CRC and the same records."""
+    """aiokafka and kafka-python accept the CRC, and read the same records."""
     if reader is OtherPeerBatch and codec in (Codec.SNAPPY, Codec.ZSTD):
         codec = Codec.NONE
     batch = build_batch(PLAIN, codec=codec, producer_id=5, producer_epoch=6, base_sequence=7)
@@ -85,7 +85,7 @@ def test_python_clients_read_batches(codec: Codec, reader: Callable[..., Any]) -
 
 
 def test_extreme_numbers() -> None:
-    """The numbers are the lowest and highest 64-bit timestamps, and the largest offset delta."""
+    """The lowest and highest 64-bit timestamps and the largest offset delta are restored."""
     records = [Record(0, -(2**63), None, b""), Record(2**31 - 1, -1, None, b"")]
     assert list(iter_records(build_batch(records))) == records
     records = [Record(0, 2**63 - 1, None, b""), Record(1, 0, None, b""), Record(2, 2**63 - 64, None, b"")]
@@ -93,7 +93,7 @@ def test_extreme_numbers() -> None:
 
 
 def test_header_names_that_are_not_utf8() -> None:
-    """Such a record can be read, and keeps the bytes of the name."""
+    """Such a record can be read, and keeps the bytes of the header name."""
     record = Record(0, 0, None, b"", (("caf\udce9", b"x"),))
     batch = build_batch([record])
     assert b"caf\xe9" in batch
@@ -101,7 +101,7 @@ def test_header_names_that_are_not_utf8() -> None:
 
 
 def test_offset_for_a_timestamp_is_exact() -> None:
-    """The result is the first record that is not older, not the first of its batch."""
+    """The result is the first record that is not older, even if it is not the first of its batch."""
     batch = build_batch(PLAIN, codec=Codec.GZIP)
     assert find_timestamp(batch, 0) == (0, 1_700_000_000_000)
     assert find_timestamp(batch, 1_700_000_000_001) == (1, 1_700_000_000_500)
@@ -123,7 +123,7 @@ def test_offset_of_the_max_timestamp() -> None:
 
 
 def test_transaction_markers() -> None:
-    """Consumers and logs read from a control batch whether the transaction committed."""
+    """A control batch states whether the transaction was committed or aborted."""
     for committed in (True, False):
         marker = EndMarker(committed, coordinator_epoch=12)
         batch = build_end_marker(marker, producer_id=7, producer_epoch=1, timestamp_ms=99)
@@ -136,14 +136,14 @@ def test_transaction_markers() -> None:
 
 
 def test_other_control_records_are_not_markers() -> None:
-    """The records are ignored; truncated markers are errors."""
+    """Unknown control records are ignored; truncated markers are errors."""
     assert parse_end_marker(Record(0, 0, b"\x00\x00\x00\x02", b"")) is None
     for key, value in ((None, None), (b"\x00\x00\x00", b""), (b"\x00\x00\x00\x01", b"\x00\x00\x00\x00\x00")):
         with pytest.raises(ProtocolError, match=r"Record\(offset=5\)"):
             parse_end_marker(Record(5, 0, key, value))
 
 
-def forged(records: bytes, **fields: int) -> bytes:
+def batch_around(records: bytes, **fields: int) -> bytes:
     """Return a batch with a valid CRC around arbitrary bytes."""
     header = BatchHeader(0, 0, -1, 2, 0, 0, 0, 0, 0, -1, -1, -1, 1)
     return seal(header._replace(**fields), records)
@@ -180,14 +180,14 @@ def forged(records: bytes, **fields: int) -> bytes:
     ],
 )
 def test_malformed_records_with_a_valid_crc(records: bytes, fields: dict[str, int], path: str) -> None:
-    """The error names the invalid field instead of an IndexError or wrong records."""
+    """Malformed records raise an error that names the invalid field."""
     with pytest.raises(ProtocolError, match=path):
-        list(iter_records(forged(records, **fields)))
+        list(iter_records(batch_around(records, **fields)))
 
 
 def test_smallest_record() -> None:
-    """The malformed batches of the previous test each differ from this valid one in one place."""
-    assert list(iter_records(forged(b"\x0c" + bytes(6)))) == [Record(0, 0, b"", b"")]
+    """Each malformed batch of the previous test differs from this valid one in one place."""
+    assert list(iter_records(batch_around(b"\x0c" + bytes(6)))) == [Record(0, 0, b"", b"")]
 
 
 def test_truncated_batch_is_refused_at_any_byte() -> None:
@@ -198,15 +198,15 @@ def test_truncated_batch_is_refused_at_any_byte() -> None:
 
 
 def test_records_above_the_limit_are_refused() -> None:
-    """The size limit of a batch also applies to uncompressed ones."""
+    """The size limit of decompressed records also applies to uncompressed ones."""
     for codec in Codec:
         batch = build_batch([Record(0, 0, None, bytes(10_000))], codec=codec)
         with pytest.raises(ProtocolError, match="more than 9000 bytes"):
             list(iter_records(batch, decompressed_size_max=9_000))
 
 
-def test_mutated_records_give_one_typed_error() -> None:
-    """With a valid CRC, any bytes give records at increasing offsets, or a ProtocolError."""
+def test_mutated_records_raise_only_the_typed_error() -> None:
+    """With a valid CRC, any bytes are read as records at increasing offsets, or raise ProtocolError."""
     generator = random.Random(11)
     section = b"".join(encode_record(index, index, b"k%d" % index, b"v" * 30, (("h", b"x"),)) for index in range(4))
     refused = 0
@@ -214,7 +214,7 @@ def test_mutated_records_give_one_typed_error() -> None:
         mutated = bytearray(section)
         for _ in range(generator.randint(1, 3)):
             mutated[generator.randrange(len(mutated))] = generator.randrange(256)
-        batch = forged(bytes(mutated), record_count=4, last_offset_delta=3)
+        batch = batch_around(bytes(mutated), record_count=4, last_offset_delta=3)
         try:
             records = list(iter_records(batch))
         except ProtocolError:
@@ -228,7 +228,7 @@ def test_mutated_records_give_one_typed_error() -> None:
 @settings(max_examples=400)
 def test_any_bytes_as_records(section: bytes, count: int, delta: int, codec: int) -> None:
     """Random bytes raise only the typed error."""
-    batch = forged(section, record_count=count, last_offset_delta=delta, attributes=codec)
+    batch = batch_around(section, record_count=count, last_offset_delta=delta, attributes=codec)
     for read in (iter_records, iter_keys):
         try:
             assert len(list(read(batch))) == count

@@ -1,4 +1,4 @@
-"""The schema language of messages, and the handling of values in the builder."""
+"""The schema language of messages, and how the builder handles values."""
 
 from __future__ import annotations
 
@@ -55,21 +55,21 @@ FULL: dict[str, Any] = {
 
 
 class Range:
-    """A file range with the members that the codec uses."""
+    """A file range, of which the codec uses only the size."""
 
     def __init__(self, size: int) -> None:
         self.size = size
 
 
 def test_every_type_and_every_modifier() -> None:
-    """Each part of the schema language round-trips in both forms."""
+    """Messages with each type and modifier round-trip, compiled and interpreted."""
     data = EVERYTHING.build(2, FULL)
     assert data == EVERYTHING.build_uncompiled(2, FULL)
     assert EVERYTHING.parse(2, data) == EVERYTHING.parse_uncompiled(2, data) == FULL
 
 
 def test_defaults() -> None:
-    """A missing field has its default, otherwise null if that is valid, otherwise the zero of its type."""
+    """A missing field gets its default, else null if that is valid, else the zero value of its type."""
     assert EVERYTHING.parse(2, EVERYTHING.build(2, {})) == {
         "flag": True, "small": -3, "unsigned": 65535, "wide": 0, "ratio": 0.0, "id": ZERO_UUID, "name": "unnamed",
         "note": None, "blob": b"", "numbers": [], "names": [], "ids": [], "maybe": None, "inner": None, "rows": [],
@@ -79,7 +79,7 @@ def test_defaults() -> None:
 
 
 def test_defaults_are_not_shared() -> None:
-    """Changing a list that was a default does not change the next message."""
+    """Changing a default list in one message does not change the next message."""
     data = EVERYTHING.build(2, {})
     for parse in (EVERYTHING.parse, EVERYTHING.parse_uncompiled):
         parse(2, data)["extra"]["tags"].append("mine")
@@ -98,7 +98,7 @@ def test_tagged_fields_are_written_only_when_they_differ() -> None:
 
 
 def test_incomplete_values_at_every_level() -> None:
-    """Fields may be missing in one element and present in the next."""
+    """A field may be missing in one element and present in the next."""
     value = {"rows": [{"left": 1, "right": 2}, {"right": 3}, {}], "inner": {}}
     parsed = EVERYTHING.parse(2, EVERYTHING.build(2, value))
     assert parsed["rows"] == [{"left": 1, "right": 2}, {"left": 0, "right": 3}, {"left": 0, "right": 0}]
@@ -127,7 +127,7 @@ def test_incomplete_values_at_every_level() -> None:
     ],
 )
 def test_invalid_values_are_named(value: dict[str, Any], path: str) -> None:
-    """A value of the wrong type or size is rejected with its path."""
+    """A value of the wrong type or size is refused with an error that contains its path."""
     for given in (value, {**FULL, **value}):
         for build in (EVERYTHING.build, EVERYTHING.build_uncompiled, EVERYTHING.build_pieces):
             with pytest.raises(ProtocolError) as caught:
@@ -136,7 +136,7 @@ def test_invalid_values_are_named(value: dict[str, Any], path: str) -> None:
 
 
 def test_text_too_long_for_its_length_is_refused() -> None:
-    """Plain strings have two bytes of length; compact ones may be longer."""
+    """The length of a plain string has two bytes; compact strings may be longer."""
     long_name = {"name": "x" * 40_000}
     with pytest.raises(ProtocolError, match=r"^Everything\.name"):
         EVERYTHING.build(0, long_name)
@@ -144,15 +144,15 @@ def test_text_too_long_for_its_length_is_refused() -> None:
 
 
 def test_null_in_a_version_without_null() -> None:
-    """Null is rejected if the field is not nullable in a version, and a default of null is empty there."""
+    """If a field is not nullable in a version, null is refused, and a default of null is encoded as empty."""
     assert METADATA.request.parse(0, METADATA.request.build(0, {})) == {"topics": []}
     assert METADATA.request.parse(1, METADATA.request.build(1, {})) == {"topics": None}
     with pytest.raises(ProtocolError, match=r"^MetadataRequest\.topics: null is not allowed"):
         METADATA.request.build(0, {"topics": None})
 
 
-def test_unknown_names_are_found_by_the_slow_form() -> None:
-    """A misspelled field is an error there; the fast form ignores it like fields of other versions."""
+def test_unknown_names_are_refused_by_the_interpreted_code() -> None:
+    """A misspelt field is an error; compiled code ignores it, as it does fields of other versions."""
     value = {"rows": [{"left": 1}, {"lift": 2}]}
     with pytest.raises(ValueError, match=r"^Everything\.rows\[1\] has no field 'lift'$"):
         EVERYTHING.build_uncompiled(2, value)
@@ -172,7 +172,7 @@ def test_invalid_schemas_are_errors(text: str) -> None:
     [("3", [3], [2, 4]), ("3+", [3, 999], [2]), ("1-4", [1, 4], [0, 5]), ("", [0, 99], [])],
 )
 def test_version_ranges(text: str, inside: list[int], outside: list[int]) -> None:
-    """A range has one version, starts at a version, or has a start and an end."""
+    """A range is one version, a version and all later ones, or all versions between two."""
     assert all(version in version_range(text) for version in inside)
     assert not any(version in version_range(text) for version in outside)
 
@@ -206,7 +206,7 @@ def test_records_are_views_of_the_frame(version: int) -> None:
 @pytest.mark.parametrize("version", [7, 9])
 @pytest.mark.parametrize("kind", [bytes, bytearray, memoryview])
 def test_records_may_be_any_bytes_type(version: int, kind: Any) -> None:
-    """Bytes, bytearrays and views are accepted; small ones are joined, large ones stay separate buffers."""
+    """Bytes, bytearrays and memoryviews are accepted; small ones are joined, large ones remain separate buffers."""
     for size in (0, 1, 4095, 4096, 100_000):
         records = kind(bytes(size))
         data = PRODUCE.request.build(version, produce(records))
@@ -217,7 +217,7 @@ def test_records_may_be_any_bytes_type(version: int, kind: Any) -> None:
 
 
 def fetch(*records: Any) -> dict[str, Any]:
-    """Return a Fetch response with a partition for each."""
+    """Return a Fetch response with one partition for each argument."""
     partitions = [{"partition_index": index, "records": item} for index, item in enumerate(records)]
     return {"responses": [{"topic": "t", "partitions": partitions}]}
 
@@ -235,7 +235,7 @@ def test_file_ranges_are_placed_between_the_bytes(version: int) -> None:
 
 
 def test_file_ranges_are_refused_in_plain_bytes() -> None:
-    """The codec does no I/O."""
+    """A file range is accepted only as records."""
     with pytest.raises(ProtocolError, match=r"records: Range is not bytes"):
         FETCH.response.build(11, fetch(Range(10)))
 
@@ -249,21 +249,21 @@ def test_error_next_to_a_file_range() -> None:
 
 
 def test_message_without_records_is_one_buffer() -> None:
-    """The buffer includes the prefix."""
+    """That buffer includes the prefix."""
     assert METADATA.request.build_pieces(1, {"topics": []}, prefix=b"head") == [b"head" + b"\x00" * 4]
     assert APIS[74].request.build_pieces(0, {}, prefix=b"head") == [b"head\x00"]
 
 
 def test_parsers_of_a_version_accept_an_offset() -> None:
-    """The functions of the hot path are those that ``parse`` and ``build`` use."""
+    """The function for a version, which the hot path calls, parses the same as ``parse``."""
     build, parse = PRODUCE.request.builder(7), PRODUCE.request.parser(7)
     data = build(produce(b"x"))
     assert parse(b"header" + data, 6) == parse(data) == PRODUCE.request.parse(7, data)
     assert PRODUCE.request.parser(7) is parse
 
 
-def test_nothing_is_compiled_at_import() -> None:
-    """Importing the messages creates no tree and no function, so a process starts fast."""
+def test_import_compiles_no_message() -> None:
+    """Importing the messages creates no type tree and compiles no code, so a process starts quickly."""
     code = (
         "from kreplica.wire.messages import APIS\n"
         "from kreplica.wire import headers\n"
@@ -273,8 +273,8 @@ def test_nothing_is_compiled_at_import() -> None:
     assert subprocess.run([sys.executable, "-c", code], check=False, timeout=60).returncode == 0
 
 
-def test_every_api_has_its_versions_from_zero() -> None:
-    """The key of each entry is its API's, and versions have no gaps."""
+def test_keys_and_versions_of_apis() -> None:
+    """Each API is registered under its own key, and its versions have no gaps."""
     for key, api in APIS.items():
         assert key == api.key
         assert api.versions[0] == 0
@@ -282,8 +282,8 @@ def test_every_api_has_its_versions_from_zero() -> None:
         assert (api.request.name, api.response.name) == (f"{api.name}Request", f"{api.name}Response")
 
 
-def test_consumer_protocol_data_has_a_version() -> None:
-    """Newer subscriptions and assignments are read as the newest known version."""
+def test_newer_versions_of_consumer_protocol_data() -> None:
+    """Newer subscriptions and assignments are parsed as the newest known version."""
     value = {"topics": ["a"], "user_data": None, "owned_partitions": [], "generation_id": 4, "rack_id": "r"}
     data = build_versioned(SUBSCRIPTION, 3, value)
     assert parse_versioned(SUBSCRIPTION, data) == (3, value)
@@ -297,7 +297,7 @@ def test_consumer_protocol_data_has_a_version() -> None:
 @pytest.mark.parametrize("version", [9, 10, 11, 12])
 @pytest.mark.parametrize("flags", [(1, 0, 0), (0, 1, 1), (1, 1, 1)])
 def test_extra_bytes_of_librdkafka_are_ignored(version: int, flags: tuple[int, ...]) -> None:
-    """librdkafka writes three zero bytes after the null of "all topics", or at the end; it requests all topics."""
+    """librdkafka writes three extra zero bytes, after the null that requests all topics or at the end."""
     flags = flags if version <= 10 else flags[1:]
     for data in (b"\x00" + bytes(3) + bytes(flags) + b"\x00", b"\x00" + bytes(flags) + b"\x00" + bytes(3)):
         assert METADATA.request.parse(version, data)["topics"] is None

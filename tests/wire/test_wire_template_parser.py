@@ -1,4 +1,4 @@
-"""``TemplateParser`` returns what the schema's parser returns, and parses messages that match no template."""
+"""``TemplateParser`` returns the same results as the schema's parser, whether a message matches a template or not."""
 
 import random
 from uuid import UUID
@@ -15,17 +15,17 @@ RESPONSES = [(FETCH.response, version) for version in FETCH.response.versions]
 IDS = [UUID(int=number << 64) for number in range(1, 4)]
 
 
-class Counted:
-    """Template parser that counts the messages without a template."""
+class CountingParser:
+    """Template parser that counts the messages that match no template."""
 
     def __init__(self, schema: Schema, version: int) -> None:
-        self.parsed = 0
+        self.misses_count = 0
         self._schema, self._version = schema, version
         assert schema.varying is not None
         self.parse = TemplateParser(schema.varying, schema.tree(version), self._count, schema.builder(version))
 
     def _count(self, buffer, position):
-        self.parsed += 1
+        self.misses_count += 1
         return self._schema.parse_uncompiled(self._version, buffer, position)
 
 
@@ -34,7 +34,7 @@ def number(chance):
 
 
 def request(chance, topics=1, partitions=1):
-    """Return a request of one of a few kinds, with random numbers."""
+    """Return one of a few kinds of requests, with random numbers."""
     rows = [
         {"partition": chance.randrange(2), "fetch_offset": number(chance) << chance.randrange(32),
          "partition_max_bytes": 1000, "current_leader_epoch": chance.randrange(2)}
@@ -66,8 +66,8 @@ def response(chance, topics=1, partitions=1):
     }  # fmt: skip
 
 
-def repeated(chance, schema):
-    """Return a message about one partition, or sometimes about none or several."""
+def random_message(chance, schema):
+    """Return a message with one partition, or sometimes with none or several."""
     make = request if schema is FETCH.request else response
     topics, partitions = chance.choice([(1, 1)] * 6 + [(0, 0), (1, 2), (2, 1), (1, 0)])
     return make(chance, topics, partitions)
@@ -77,31 +77,31 @@ def repeated(chance, schema):
 def test_results_equal_those_of_the_schema(schema, version):
     """Random messages at random buffer positions give the schema's result, mostly from templates."""
     chance = random.Random(version)
-    counted = Counted(schema, version)
+    parser = CountingParser(schema, version)
     for _ in range(1500):
-        data = schema.build(version, repeated(chance, schema))
+        data = schema.build(version, random_message(chance, schema))
         before = chance.randbytes(chance.randrange(20))
         buffer = chance.choice([bytes, memoryview, bytearray])(before + data)
         expected = schema.parse_uncompiled(version, data)
-        assert counted.parse(buffer, len(before)) == expected
-        assert list(counted.parse(buffer, len(before))) == list(expected)
-    assert counted.parsed < 2500
+        assert parser.parse(buffer, len(before)) == expected
+        assert list(parser.parse(buffer, len(before))) == list(expected)
+    assert parser.misses_count < 2500
 
 
 @pytest.mark.parametrize(("schema", "version"), REQUESTS + RESPONSES)
 def test_truncated_and_damaged_messages_give_the_result_of_the_schema(schema, version):
-    """Each prefix of a cached message, an extended one, and one with a changed byte."""
+    """The messages are prefixes of a cached one, an extended one, and ones with a changed byte."""
     chance = random.Random(version)
     compiled = schema.parser(version)
     for _ in range(5):
-        data = schema.build(version, repeated(chance, schema))
-        counted = Counted(schema, version)
-        counted.parse(data)
+        data = schema.build(version, random_message(chance, schema))
+        parser = CountingParser(schema, version)
+        parser.parse(data)
         for at in range(len(data) if len(data) < TEMPLATE_BYTES_MAX else 100):
             other = bytearray(data)
             other[at] ^= 1 << chance.randrange(8)
             for each in (data[:at], bytes(other), data + b"\0"):
-                assert outcome(counted.parse, each) == outcome(compiled, each)
+                assert outcome(parser.parse, each) == outcome(compiled, each)
 
 
 def outcome(parse, data):
@@ -112,42 +112,42 @@ def outcome(parse, data):
 
 
 def test_messages_that_differ_in_numbers_are_parsed_once():
-    """The requests and responses of a follower match one template each."""
+    """Each follows one template, like the fetches of a follower."""
     chance = random.Random(1)
     for schema, make in ((FETCH.request, request), (FETCH.response, response)):
-        counted = Counted(schema, 17)
+        parser = CountingParser(schema, 17)
         value = make(chance)
         (topic,) = value.get("topics") or value["responses"]
         (row,) = topic["partitions"]
         row["error_code"], row["records"] = 0, b"x" * 100
         for at in range(100):
             value["session_id"], row["fetch_offset"], row["high_watermark"] = at % 3, at, at
-            counted.parse(schema.build(17, value))
-        assert counted.parsed == 1
+            parser.parse(schema.build(17, value))
+        assert parser.misses_count == 1
 
 
 def test_records_are_views_and_the_cache_keeps_no_buffer():
-    """A message's buffer can be resized after it was cached."""
-    counted = Counted(FETCH.response, 17)
+    """A message's buffer can be resized after its template is cached."""
+    parser = CountingParser(FETCH.response, 17)
     value = {"throttle_time_ms": 0, "responses": [{"topic_id": IDS[0], "partitions": [
         {"partition_index": 0, "error_code": 0, "high_watermark": 3, "records": b"abc"}]}]}  # fmt: skip
     learnt = bytearray(FETCH.response.build(17, value))
-    assert counted.parse(learnt)["responses"][0]["partitions"][0]["records"] == b"abc"
+    assert parser.parse(learnt)["responses"][0]["partitions"][0]["records"] == b"abc"
     learnt += b"can be resized only where no view of it is left"
     again = bytearray(FETCH.response.build(17, value))
-    row = counted.parse(again)["responses"][0]["partitions"][0]
+    row = parser.parse(again)["responses"][0]["partitions"][0]
     again[again.index(b"abc")] = ord("A")
     assert row["records"] == b"Abc"
-    assert counted.parsed == 1
+    assert parser.misses_count == 1
 
 
-def test_messages_share_no_mutable_parts():
+def test_parsed_messages_share_no_mutable_objects():
     """Changing one parsed message does not change another."""
-    counted = Counted(FETCH.request, 17)
+    parser = CountingParser(FETCH.request, 17)
     data = FETCH.request.build(17, request(random.Random(1)))
     expected = FETCH.request.parse_uncompiled(17, data)
     for _ in range(3):
-        message = counted.parse(data)
+        message = parser.parse(data)
         assert message == expected
         message["topics"][0]["partitions"][0]["fetch_offset"] = -7
         message["topics"][0]["partitions"].clear()
@@ -155,30 +155,30 @@ def test_messages_share_no_mutable_parts():
         message["session_id"] = -7
 
 
-def test_the_cache_is_bounded():
+def test_cache_is_bounded():
     """Fetches of many partitions fill the cache up to ``ENTRIES_MAX``, and later ones replace them."""
-    counted = Counted(FETCH.request, 17)
+    parser = CountingParser(FETCH.request, 17)
 
     def parse(partition):
         value = request(random.Random(1))
         value["topics"][0]["partitions"][0]["partition"] = partition
-        assert counted.parse(FETCH.request.build(17, value))["topics"][0]["partitions"][0]["partition"] == partition
+        assert parser.parse(FETCH.request.build(17, value))["topics"][0]["partitions"][0]["partition"] == partition
 
     for partition in range(3 * ENTRIES_MAX):
         parse(partition)
-        assert len(counted.parse.cache) <= ENTRIES_MAX
-    counted.parsed = 0
+        assert len(parser.parse.cache) <= ENTRIES_MAX
+    parser.misses_count = 0
     for _ in range(2):
         parse(3 * ENTRIES_MAX - 1)
-    assert counted.parsed == 0
+    assert parser.misses_count == 0
     value = request(random.Random(1)) | {"rack_id": "r" * TEMPLATE_BYTES_MAX}
     for _ in range(3):
-        counted.parse(FETCH.request.build(17, value))
-    assert counted.parsed == 3
+        parser.parse(FETCH.request.build(17, value))
+    assert parser.misses_count == 3
 
 
-def test_owners_share_no_templates():
-    """Parsers of a second broker in the same process start without templates."""
+def test_parsers_share_no_templates():
+    """A second broker in the same process starts without templates."""
     data = FETCH.request.build(17, request(random.Random(1)))
     first, second = MessageParsers(), MessageParsers()
     for _ in range(2):
@@ -188,13 +188,13 @@ def test_owners_share_no_templates():
     assert first.parser(FETCH.request, 17) is first.parser(FETCH.request, 17)
 
 
-def test_templates_with_long_records_and_without():
-    """The length of compact records takes one byte or several."""
-    counted = Counted(FETCH.response, 17)
+def test_one_template_for_records_of_any_length():
+    """The encoded length of compact records may take one byte or several."""
+    parser = CountingParser(FETCH.response, 17)
     value = response(random.Random(1))
     row = value["responses"][0]["partitions"][0]
     for size in (126, 127, 20_000, 3_000_000):
         row["records"] = b"r" * size
-        parsed = counted.parse(FETCH.response.build(17, value))
+        parsed = parser.parse(FETCH.response.build(17, value))
         assert bytes(parsed["responses"][0]["partitions"][0]["records"]) == row["records"]
-    assert counted.parsed == 1
+    assert parser.misses_count == 1

@@ -1,4 +1,4 @@
-"""Random values of messages, generated from their type trees."""
+"""Random messages, generated from the type trees of their schemas."""
 
 from __future__ import annotations
 
