@@ -1,4 +1,4 @@
-"""Controlled stop and start of brokers in virtual time: effects on clients, and duration."""
+"""Orderly stops and starts of simulated brokers: their duration, and their effects on clients."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from kreplica.wire.batch_building import BatchBuilder
 from kreplica.zookeeper import Create, Delete, ZooKeeperClient
 from kreplica.zookeeper.embedded.disk_store import DiskStore
 
-SAFE = {"min.insync.replicas": "2"}
+TOPIC_SETTINGS = {"min.insync.replicas": "2"}
 ORDERS = TopicPartition("orders", 0)
 
 
@@ -34,53 +34,53 @@ def batch(value: bytes) -> bytes:
     return builder.build()
 
 
-def ask_until_it_succeeds(simulation: Simulation, ask: Callable[[], Coroutine[Deferred[Any], Any, Any]]) -> Any:
-    """Send a request as clients do, again after each retriable error; return the result."""
+def retry(simulation: Simulation, send: Callable[[], Coroutine[Deferred[Any], Any, Any]]) -> Any:
+    """Send a request, new_topic after each retriable error as clients do, and return the result."""
     for _ in range(200):
         try:
-            return simulation.run_until(ask())
+            return simulation.run_until(send())
         except ClientError:
             pass
         except KafkaError as error:
             if not error.code.retriable:
                 raise
         simulation.run(0.05)
-    raise AssertionError("every attempt failed")
+    raise AssertionError("the request never succeeded")
 
 
 @pytest.fixture
 def cluster() -> SimulatedCluster:
-    """Three brokers, and a topic with a replica on each."""
+    """Three brokers, and a topic with a replica on each of them."""
     cluster = SimulatedCluster(seed=5, brokers=3)
     cluster.start()
-    cluster.run_until(cluster.client().create_topic("orders", 3, SAFE, replication_factor=3))
+    cluster.run_until(cluster.client().create_topic("orders", 3, TOPIC_SETTINGS, replication_factor=3))
     cluster.wait_in_sync("orders", range(3))
     return cluster
 
 
-class TestStoppingInOrder:
+class TestOrderlyStop:
     def test_rolling_restart(self, cluster: SimulatedCluster) -> None:
-        """Producers wait for no session timeout, and no record is lost."""
+        """Producers do not wait for a session timeout, and no record is lost."""
         producer = cluster.leader_client("orders", 0, name="producer")
         written = []
         for number, machine in cluster.brokers.items():
             started_s = cluster.simulation.now_s
             cluster.run_until(machine.stop())
             value = b"while %d is down" % number
-            ask_until_it_succeeds(cluster.simulation, lambda value=value: producer.produce("orders", 0, batch(value)))
+            retry(cluster.simulation, lambda value=value: producer.produce("orders", 0, batch(value)))
             assert cluster.simulation.now_s - started_s < 1
             written.append(value)
             cluster.run_until(machine.start())
             cluster.wait_in_sync("orders", range(3))
-        records = ask_until_it_succeeds(cluster.simulation, lambda: producer.read_all("orders", 0))
+        records = retry(cluster.simulation, lambda: producer.read_all("orders", 0))
         assert list(dict.fromkeys(record.value for record in records)) == written
 
     @pytest.mark.parametrize("seed", [1, 2, 3, 4])
     def test_orderly_stops_log_no_warnings(self, seed: int) -> None:
-        """The brokers are restarted one by one, and finally stopped one by one."""
+        """Brokers are restarted one after another, and then the cluster is stopped, without a warning."""
         cluster = SimulatedCluster(seed, brokers=3)
         cluster.start()
-        cluster.run_until(cluster.client().create_topic("orders", 3, SAFE, replication_factor=3))
+        cluster.run_until(cluster.client().create_topic("orders", 3, TOPIC_SETTINGS, replication_factor=3))
         with capturedLogs() as logged:
             for machine in cluster.brokers.values():
                 cluster.run(2)
@@ -91,7 +91,7 @@ class TestStoppingInOrder:
         assert [formatEvent(event) for event in logged if event["log_level"] >= LogLevel.warn] == []
 
     def test_stopped_broker_has_left_the_isr(self, cluster: SimulatedCluster) -> None:
-        """No leader waits for it."""
+        """The ISR no longer contains the broker, so no leader waits for it."""
         stopped = cluster.leader_of("orders", 0)
         cluster.run_until(cluster.brokers[stopped].stop())
         states = [state_of(cluster, TopicPartition("orders", partition)) for partition in range(3)]
@@ -99,7 +99,7 @@ class TestStoppingInOrder:
         assert all(state is not None and state.leader not in (stopped, -1) for state in states)
 
     def test_all_brokers_stop(self, cluster: SimulatedCluster) -> None:
-        """Two hand over their partitions; the third has no other broker, and does not wait."""
+        """Two brokers hand over their partitions; the last one cannot, and stops without waiting."""
         started_s = cluster.simulation.now_s
         for machine in cluster.brokers.values():
             cluster.run_until(machine.stop())
@@ -112,12 +112,12 @@ class TestStoppingInOrder:
         cluster.wait_in_sync("orders", range(3))
 
     def test_stop_with_a_replica_that_cannot_follow(self, cluster: SimulatedCluster) -> None:
-        """No replica can be elected, but one may be soon: the broker waits for the configured time, then it stops."""
+        """While no other replica can lead, but one might soon, the broker waits before it stops."""
         leader = cluster.leader_of("orders", 0)
         others = [number for number in cluster.brokers if number != leader]
         for number in others:
             cluster.simulation.network.cut(f"broker-{leader}", f"broker-{number}")
-        # A follower that has all records would not leave the ISR.
+        # Followers that have all records would not be removed from the ISR.
         producer = cluster.leader_client("orders", 0, name="producer")
         assert cluster.run_until(producer.produce("orders", 0, batch(b"behind"), acks=1)) == 0
         cluster.run_until(lambda: (state := state_of(cluster, ORDERS)) is not None and state.isr == (leader,), 120)
@@ -127,12 +127,12 @@ class TestStoppingInOrder:
         cluster.simulation.network.heal()
         cluster.run_until(stopped)
         assert cluster.simulation.now_s - started_s < 60
-        assert ask_until_it_succeeds(cluster.simulation, lambda: producer.produce("orders", 0, batch(b"on"))) == 1
+        assert retry(cluster.simulation, lambda: producer.produce("orders", 0, batch(b"on"))) == 1
 
 
 class TestOneProcess:
     def test_three_brokers_in_one_process(self) -> None:
-        """Standalone: acknowledged records are on all three and survive a restart, and a stop is fast."""
+        """Acknowledged records are on all three brokers of ``standalone`` and survive a restart; stopping is fast."""
         simulation = Simulation(seed=1)
         host = simulation.host("laptop")
         settings = ("default.replication.factor=3", "min.insync.replicas=2")
@@ -148,7 +148,7 @@ class TestOneProcess:
         simulation.run_until(client.create_topic("orders", 1, replication_factor=-1))
         leader = leader_of(simulation, client)
         client = WireClient(host.reactor, "127.0.0.1", 9091 + leader, client_id="client")
-        ask_until_it_succeeds(simulation, lambda: client.produce("orders", 0, batch(b"kept")))
+        retry(simulation, lambda: client.produce("orders", 0, batch(b"kept")))
         for number in (1, 2, 3):
             assert simulation.host("laptop").disk.exists(f"/data/broker-{number}/orders-0")
         started_s = simulation.now_s
@@ -157,12 +157,12 @@ class TestOneProcess:
         simulation.run_until(machine.start())
         client = WireClient(host.reactor, "127.0.0.1", 9092, client_id="client")
         client = WireClient(host.reactor, "127.0.0.1", 9091 + leader_of(simulation, client), client_id="client")
-        records = ask_until_it_succeeds(simulation, lambda: client.read_all("orders", 0))
+        records = retry(simulation, lambda: client.read_all("orders", 0))
         assert [record.value for record in records] == [b"kept"]
 
 
 def leader_of(simulation: Simulation, client: WireClient) -> int:
-    """Return the leader of partition 0, once it has one."""
+    """Wait until partition 0 has a leader, and return it."""
     for _ in range(100):
         (topic,) = simulation.run_until(client.metadata())["topics"]
         leader = topic["partitions"][0]["leader_id"]
@@ -172,9 +172,9 @@ def leader_of(simulation: Simulation, client: WireClient) -> int:
     raise AssertionError("no leader")
 
 
-class TestIdIsTaken:
-    def test_id_is_taken_while_the_session_was_lost(self, cluster: SimulatedCluster) -> None:
-        """Another broker registered under its ID: it stops normally and does not affect the other."""
+class TestReplacedBroker:
+    def test_broker_id_taken_while_the_session_was_lost(self, cluster: SimulatedCluster) -> None:
+        """A broker whose ID another one has registered meanwhile stops, and does not affect that registration."""
         runtime = cluster.simulation.host("operator").runtime
         other = ZooKeeperClient(runtime.reactor, "coordinator:2181", random=runtime.random)
         cluster.run_until(other.start())
@@ -183,17 +183,17 @@ class TestIdIsTaken:
         cluster.run(40)
         registration = BrokerRegistration(2, (Endpoint("PLAINTEXT", "elsewhere", 9092),))
         path = znodes.broker_path(2)
-        made = cluster.run_until(other.create(path, documents.encode_broker(registration), ephemeral=True))
+        created = cluster.run_until(other.create(path, documents.encode_broker(registration), ephemeral=True))
         cluster.simulation.network.heal()
         cluster.run_until(lambda: broker.stopping)
         cluster.run(30)
         assert cluster.brokers[2].host.reactor.getDelayedCalls() == []
-        assert cluster.run_until(other.exists(path)).czxid == made.stat.czxid
+        assert cluster.run_until(other.exists(path)).czxid == created.stat.czxid
 
 
 class TestReplacedTopic:
     def test_topic_is_replaced_without_a_controller(self, cluster: SimulatedCluster) -> None:
-        """Running brokers have files of the old topic with the same name: they delete these, and serve the new one."""
+        """Brokers that still have files of the old topic delete them, and serve the new topic with the same name."""
         old_producer = cluster.leader_client("orders", 0, name="old")
         cluster.run_until(old_producer.produce("orders", 0, batch(b"old")))
         host = cluster.simulation.host("operator")
@@ -206,8 +206,8 @@ class TestReplacedTopic:
         tree = [znodes.partition_state_path("orders", number) for number in range(3)]
         tree += [znodes.partition_path("orders", number) for number in range(3)]
         deletions = [Delete(each) for each in [*tree, znodes.partitions_path("orders"), path]]
-        again = documents.encode_topic(replace(assignment, topic_id=UUID(int=7)))
-        cluster.run_until(zookeeper.multi([*deletions, Create(path, again)]))
+        new_topic = documents.encode_topic(replace(assignment, topic_id=UUID(int=7)))
+        cluster.run_until(zookeeper.multi([*deletions, Create(path, new_topic)]))
         cluster.run_until(lambda: cluster.controller() not in (None, controller))
         cluster.run_until(cluster.brokers[controller].start())
         cluster.wait_in_sync("orders", range(3))

@@ -19,8 +19,8 @@ from kreplica.settings.overrides import environment_overrides
 from tests.support.standalone import StandaloneProcess
 
 
-def test_a_broker_with_variables_and_another_address(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Variables set the settings, options take precedence, and broker and admin API use the address."""
+def test_broker_with_variables_and_another_address(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Variables change settings unless options do, and the broker and the admin API listen on the given address."""
     monkeypatch.setenv("KAFKA_NUM_PARTITIONS", "3")
     monkeypatch.setenv("KAFKA_LOG_RETENTION_HOURS", "1")
     interface = "127.0.0.2"
@@ -46,27 +46,27 @@ def test_a_broker_with_variables_and_another_address(tmp_path: Path, monkeypatch
         (["broker"], "--config FILE is needed"),
     ],
 )
-def test_wrong_options(words: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_invalid_options(words: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         Options().parseOptions(words)
     assert message in capsys.readouterr().err
 
 
-def test_a_broker_needs_no_file_with_variables() -> None:
+def test_broker_with_variables_needs_no_settings_file() -> None:
     options = Options()
     options.parseOptions(["broker", "--environment"])
     assert options.subOptions["config"] is None
 
 
 def test_child_processes_read_the_variables_themselves() -> None:
-    """A secret in a variable is not on the command line of a child, which every user can read."""
+    """Secrets in variables are not passed on a child's command line, which every user can read."""
     variables = environment_overrides({"KAFKA_SSL_KEY_PASSWORD": "secret"})
     assert _override_options([*variables, "num.partitions=2"]) == ["--environment", "--override", "num.partitions=2"]
     assert _override_options(["num.partitions=2"]) == ["--override", "num.partitions=2"]
 
 
-def test_the_admin_api_is_announced_at_the_host_for_brokers() -> None:
-    """Other brokers send requests to an advertised host only, and the machine's name may not be one."""
+def test_admin_api_is_registered_with_the_inter_broker_host() -> None:
+    """Other brokers send requests only to an advertised host, and the machine's name may not be one."""
     text = (
         "broker.id=1\nzookeeper.connect=z:2181\nlisteners=IN://0.0.0.0:1,OUT://0.0.0.0:2\n"
         "advertised.listeners=IN://broker-1:1,OUT://localhost:2\ninter.broker.listener.name=IN\n"

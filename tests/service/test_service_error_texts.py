@@ -1,4 +1,4 @@
-"""Errors for users have the text of an error of the operating system, not its number and Python's quotes."""
+"""Errors shown to users contain an operating system error's text, without its number and Python's quotes."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ def handlers(tree: ast.AST) -> Iterator[tuple[str, ast.ExceptHandler]]:
 
 
 def raw_texts(path: Path) -> Iterator[str]:
-    """Yield the location of each f-string that contains such an error directly."""
+    """Yield the location of each f-string that formats such an error directly."""
     for name, handler in handlers(ast.parse(path.read_text())):
         for node in ast.walk(handler):
             if isinstance(node, ast.FormattedValue) and isinstance(node.value, ast.Name) and node.value.id == name:
                 yield f"{path.relative_to(ROOT)}:{node.lineno}"
 
 
-def test_no_text_contains_a_number_of_an_error() -> None:
-    """Texts of errors are obtained with ``reason_of`` or ``strerror``."""
+def test_no_message_formats_a_system_error_directly() -> None:
+    """Messages use ``reason_of`` or ``strerror``."""
     files = [path for package in PACKAGES for path in (ROOT / package).rglob("*.py")]
     assert len(files) > 200
     assert [location for path in files for location in raw_texts(path)] == []
@@ -55,7 +55,7 @@ def test_reason(error: Exception, text: str, with_path: str) -> None:
     assert (reason_of(error), reason_of(error, with_path=True)) == (text, with_path)
 
 
-def test_a_file_as_data_directory(tmp_path: Path) -> None:
+def test_file_as_data_directory(tmp_path: Path) -> None:
     """The error is one line with the path and the reason."""
     file = tmp_path / "file"
     file.touch()

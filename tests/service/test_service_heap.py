@@ -1,4 +1,4 @@
-"""A process returns memory to the operating system that the C heap kept because of one live block above it."""
+"""A process returns free memory to the operating system even if a live block is above it in the C heap."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if sys.argv[1] == "trimmed":
     trimmer.start()
 blocks = [bytearray(b"x") * 60_000 for _ in range(2000)]
 live = blocks.pop()
-# A check while the memory is in use must not prevent a trim when it is free.
+# A check while the memory is in use must not prevent a trim after it is freed.
 reactor.callLater(1.0, blocks.clear)
 reactor.callLater(2.0, reactor.stop)
 reactor.run()
@@ -29,12 +29,12 @@ print(process_usage().resident_bytes - before)
 """
 
 
-def kept_bytes(mode: str) -> int:
+def resident_growth_bytes(mode: str) -> int:
     done = subprocess.run([sys.executable, "-c", PROGRAM, mode], capture_output=True, text=True, check=True)
     return int(done.stdout)
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="malloc_trim is a function of glibc")
 def test_heap_trimmer_returns_memory_below_a_live_block() -> None:
-    assert kept_bytes("untrimmed") > 100 << 20
-    assert kept_bytes("trimmed") < 16 << 20
+    assert resident_growth_bytes("untrimmed") > 100 << 20
+    assert resident_growth_bytes("trimmed") < 16 << 20

@@ -1,4 +1,4 @@
-"""Ctrl-C at any time during a start ends the process, also with invalid settings.
+"""Ctrl-C at any time during a start ends the process, even if settings are invalid.
 
 Before ``makeService`` is called, Twisted's search for plugins may swallow the interrupt, as for every plugin of twistd.
 """
@@ -16,8 +16,8 @@ import pytest
 TWISTD = str(Path(sys.executable).with_name("twistd"))
 PORTS = ["--port", "0", "--admin-port", "0", "--zookeeper-port", "0"]
 DELAYS_S = [0.1 * step for step in range(10)]
-DELAYS_BETWEEN_S = [0.05 + delay_s for delay_s in DELAYS_S]
-"""Further delays, for the soak."""
+MORE_DELAYS_S = [0.05 + delay_s for delay_s in DELAYS_S]
+"""Delays between the others, for the soak test."""
 STARTED_S_MAX = 30.0
 POLL_S = 0.002
 
@@ -32,16 +32,16 @@ def wait_for_make_service(process: subprocess.Popen[bytes]) -> None:
             status = Path(f"/proc/{process.pid}/status").read_text()
         except FileNotFoundError:
             return
-        handled = int(status.partition("SigCgt:")[2].split()[0], 16)
-        is_handled = bool(handled >> (signal.SIGINT - 1) & 1)
+        handled_mask = int(status.partition("SigCgt:")[2].split()[0], 16)
+        is_handled = bool(handled_mask >> (signal.SIGINT - 1) & 1)
         if was_handled and not is_handled:
             return
         was_handled = was_handled or is_handled
         time.sleep(POLL_S)
 
 
-def interrupted(directory: Path, arguments: list[str], delay_s: float) -> int | None:
-    """Return the exit status after SIGINT, or None if the process still runs 20 s later."""
+def status_after_interrupt(directory: Path, arguments: list[str], delay_s: float) -> int | None:
+    """Start a process, send SIGINT, and return the exit status, or None if the process still runs 20 s later."""
     with subprocess.Popen(
         [TWISTD, "-n", "--pidfile=", "kreplica", *arguments],
         cwd=directory,
@@ -61,14 +61,16 @@ def interrupted(directory: Path, arguments: list[str], delay_s: float) -> int | 
 
 
 @pytest.mark.parametrize(
-    "delays_s", [DELAYS_S, pytest.param(DELAYS_BETWEEN_S, marks=pytest.mark.soak)], ids=["coarse", "fine"]
+    "delays_s", [DELAYS_S, pytest.param(MORE_DELAYS_S, marks=pytest.mark.soak)], ids=["coarse", "fine"]
 )
-@pytest.mark.parametrize("override", [[], ["--override", "num.partitions=none"]], ids=["right", "wrong"])
+@pytest.mark.parametrize("override", [[], ["--override", "num.partitions=none"]], ids=["valid", "invalid"])
 def test_ctrl_c_during_a_start(tmp_path: Path, override: list[str], delays_s: list[float]) -> None:
-    """The process ends after one SIGINT, by the signal or (with an invalid setting) with status 1."""
-    ends = {}
+    """After one SIGINT, the process ends by the signal or, with an invalid setting, with status 1."""
+    statuses = {}
     for number, delay_s in enumerate(delays_s):
         directory = tmp_path / str(number)
         directory.mkdir()
-        ends[delay_s] = interrupted(directory, ["standalone", "--data-dir", "data", *PORTS, *override], delay_s)
-    assert set(ends.values()) <= ({-signal.SIGINT, 1} if override else {-signal.SIGINT, 0}), ends
+        statuses[delay_s] = status_after_interrupt(
+            directory, ["standalone", "--data-dir", "data", *PORTS, *override], delay_s
+        )
+    assert set(statuses.values()) <= ({-signal.SIGINT, 1} if override else {-signal.SIGINT, 0}), statuses

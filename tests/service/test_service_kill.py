@@ -11,7 +11,7 @@ from tests.support.standalone import StandaloneProcess
 
 PARTITIONS = 3
 
-# Consumers of this client have a group even if they do not use it.
+# confluent-kafka's consumers require a group, even if they do not use it.
 NO_GROUP = {"group.id": "none", "enable.auto.commit": False}
 
 
@@ -19,11 +19,11 @@ class Load:
     """An idempotent producer that runs continuously, and its acknowledged records: (partition, offset) -> value."""
 
     def __init__(self, bootstrap_servers):
-        self.acked = {}
+        self.acknowledged = {}
         self.failed = []
         self.sent = 0
         self._stop = threading.Event()
-        self._acked_some = threading.Condition()
+        self._acked_condition = threading.Condition()
         self._producer = Producer(
             {
                 "bootstrap.servers": bootstrap_servers,
@@ -38,12 +38,12 @@ class Load:
         self._thread.start()
 
     def _delivered(self, error, message):
-        with self._acked_some:
+        with self._acked_condition:
             if error:
                 self.failed.append(error)
             else:
-                self.acked[message.partition(), message.offset()] = message.value()
-            self._acked_some.notify_all()
+                self.acknowledged[message.partition(), message.offset()] = message.value()
+            self._acked_condition.notify_all()
 
     def _run(self):
         while not self._stop.is_set():
@@ -57,9 +57,11 @@ class Load:
 
     def wait_for_more(self, count, timeout_s=30):
         """Wait until the given number of further records is acknowledged."""
-        with self._acked_some:
-            wanted = len(self.acked) + count
-            assert self._acked_some.wait_for(lambda: len(self.acked) >= wanted, timeout_s), "nothing is acknowledged"
+        with self._acked_condition:
+            target = len(self.acknowledged) + count
+            assert self._acked_condition.wait_for(lambda: len(self.acknowledged) >= target, timeout_s), (
+                "too few records were acknowledged"
+            )
 
     def finish(self):
         self._stop.set()
@@ -108,10 +110,10 @@ def kill_and_restart(directory, kills):
     finally:
         process.kill()
     assert load.failed == []
-    assert len(load.acked) == load.sent
-    by_place = {(partition, offset): value for partition, offset, value in found}
-    assert len(by_place) == len(found)
-    assert {place: by_place.get(place) for place in load.acked} == load.acked
+    assert len(load.acknowledged) == load.sent
+    by_position = {(partition, offset): value for partition, offset, value in found}
+    assert len(by_position) == len(found)
+    assert {position: by_position.get(position) for position in load.acknowledged} == load.acknowledged
     values = [value for _, _, value in found]
     assert len(set(values)) == len(values), "a record is duplicated"
     for partition in range(PARTITIONS):
@@ -119,11 +121,11 @@ def kill_and_restart(directory, kills):
         assert numbers == sorted(numbers), "out of order"
 
 
-def test_killed_five_times(tmp_path):
+def test_kill_five_times(tmp_path):
     """The load comes from a third-party idempotent producer."""
     kill_and_restart(tmp_path, 5)
 
 
 @pytest.mark.soak
-def test_killed_twenty_times(tmp_path):
+def test_kill_twenty_times(tmp_path):
     kill_and_restart(tmp_path, 20)

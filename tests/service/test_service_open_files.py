@@ -1,4 +1,4 @@
-"""A broker raises its limit of open files to the hard limit."""
+"""A broker raises its limit on open files to the hard limit."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ UNLIMITED = -1
 
 
 class Limits(SimpleNamespace):
-    """Fake of the functions of the module ``resource`` about open files.
+    """Fake of the functions of the module ``resource`` that concern open files.
 
-    :param takes: True if the system accepts a higher limit.
+    :param can_raise: False if the system refuses a higher limit.
     """
 
     RLIMIT_NOFILE = 7
     RLIM_INFINITY = UNLIMITED
 
-    def __init__(self, soft: int, hard: int, *, takes: bool = True) -> None:
-        super().__init__(now=(soft, hard), takes=takes)
+    def __init__(self, soft: int, hard: int, *, can_raise: bool = True) -> None:
+        super().__init__(current=(soft, hard), can_raise=can_raise)
 
-    def getrlimit(self, what: int) -> tuple[int, int]:
-        assert what == self.RLIMIT_NOFILE
-        return self.now  # type: ignore[no-any-return]
+    def getrlimit(self, kind: int) -> tuple[int, int]:
+        assert kind == self.RLIMIT_NOFILE
+        return self.current  # type: ignore[no-any-return]
 
-    def setrlimit(self, what: int, wanted: tuple[int, int]) -> None:
-        assert what == self.RLIMIT_NOFILE
-        if not self.takes:
+    def setrlimit(self, kind: int, limits: tuple[int, int]) -> None:
+        assert kind == self.RLIMIT_NOFILE
+        if not self.can_raise:
             raise ValueError("not allowed to raise maximum limit")
-        self.now = wanted
+        self.current = limits
 
 
 @implementer(ILogObserver)
@@ -49,21 +49,23 @@ class Warnings(list[str]):
     ("limits", "after", "words"),
     [
         pytest.param(Limits(1024, 524_288), 524_288, [], id="raised to the hard limit"),
-        pytest.param(Limits(524_288, 524_288), 524_288, [], id="high enough"),
+        pytest.param(Limits(524_288, 524_288), 524_288, [], id="already high"),
         pytest.param(Limits(1024, UNLIMITED), UNLIMITED, [], id="unlimited"),
         pytest.param(Limits(256, 4096), 4096, ["only"], id="low, with a warning"),
-        pytest.param(Limits(1024, UNLIMITED, takes=False), 1024, ["cannot raise", "only"], id="higher limit rejected"),
-        pytest.param(Limits(20_000, UNLIMITED, takes=False), 20_000, ["cannot raise"], id="rejected, but sufficient"),
+        pytest.param(Limits(1024, UNLIMITED, can_raise=False), 1024, ["cannot raise", "only"], id="higher one refused"),
+        pytest.param(
+            Limits(20_000, UNLIMITED, can_raise=False), 20_000, ["cannot raise"], id="refused, but sufficient"
+        ),
     ],
 )
 def test_limit(limits: Limits, after: int, words: list[str]) -> None:
-    """The soft limit becomes the hard one; a low one is logged as a warning."""
+    """The soft limit is raised to the hard limit; if it remains low or cannot be raised, a warning is logged."""
     warnings = Warnings()
     globalLogPublisher.addObserver(warnings)
     try:
         raise_limit(limits)
     finally:
         globalLogPublisher.removeObserver(warnings)
-    assert limits.now[0] == after
+    assert limits.current[0] == after
     assert len(warnings) == len(words)
     assert all(word in warning for word, warning in zip(words, warnings, strict=True))

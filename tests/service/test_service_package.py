@@ -1,4 +1,4 @@
-"""The Debian package has the documented contents, as read by Debian's tools."""
+"""The contents of the Debian package, read by Debian's tools, match the documentation."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def unpacked(package, tmp_path_factory) -> Path:
 
 
 def test_contents(contents):
-    """The package has units, the account, directories, settings, programs, documentation and shell completion."""
+    """The package contains units, account, directories, settings, programs, documentation and shell completion."""
     for name in NAMES:
         assert f"/lib/systemd/system/{name}" in contents
     for path in ("/usr/lib/sysusers.d/kreplica.conf", "/usr/lib/tmpfiles.d/kreplica.conf"):
@@ -82,7 +82,7 @@ def test_contents(contents):
 
 @pytest.mark.needs_program("man")
 def test_manual_page_is_readable(unpacked):
-    """``man`` shows a page of the package."""
+    """``man`` can display a page of the package."""
     page = unpacked / "usr/share/man/man1/kreplica-start.1.gz"
     shown = output_of("env", "MANWIDTH=100", "man", "-P", "cat", "-l", page)
     assert re.search(r"kreplica-start +- +Start +a +cluster +on +this +machine", shown)
@@ -122,12 +122,12 @@ def test_control_fields(package, unpacked):
     assert output_of("dpkg-deb", "--field", package, "Package").strip() == "kreplica"
     version = output_of("dpkg-deb", "--field", package, "Version").strip()
     assert f'__version__ = "{version}"' in (ROOT / "kreplica/__init__.py").read_text()
-    needs = output_of("dpkg-deb", "--field", package, "Depends")
-    assert "python3.11" in needs
+    dependencies = output_of("dpkg-deb", "--field", package, "Depends")
+    assert "python3.11" in dependencies
     description = output_of("dpkg-deb", "--field", package, "Description")
     assert all(len(line) <= 80 for line in description.splitlines())
-    kept = (unpacked / "DEBIAN" / "conffiles").read_text().split()
-    assert kept == sorted(f"/etc/kreplica/{path.name}" for path in (unpacked / "etc/kreplica").iterdir())
+    conffiles = (unpacked / "DEBIAN" / "conffiles").read_text().split()
+    assert conffiles == sorted(f"/etc/kreplica/{path.name}" for path in (unpacked / "etc/kreplica").iterdir())
 
 
 @pytest.mark.parametrize("name", ["postinst", "prerm", "postrm"])
@@ -141,8 +141,8 @@ def test_maintainer_scripts(unpacked, name):
     assert not re.search(r"\brm\b|deluser|userdel", text)
 
 
-def test_page_refers_to_existing_files(contents):
-    """Each unit and file on the page is in the package."""
+def test_operations_page_refers_to_existing_files(contents):
+    """Each unit and file that the page names is in the package."""
     page = (ROOT / "docs" / "how-to" / "operations.md").read_text()
     commands = re.findall(r"^# (systemctl|cp|editor|apt) (.*)$", page, re.MULTILINE)
     assert len(commands) >= 6

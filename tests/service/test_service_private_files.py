@@ -14,21 +14,19 @@ from tests.support.standalone import StandaloneProcess
 
 @pytest.fixture(autouse=True)
 def _common_umask() -> Iterator[None]:
-    """Start processes with the umask of most shells, which makes files world-readable."""
+    """Set the umask of most shells, with which files are world-readable by default."""
     before = os.umask(0o022)
     yield
     os.umask(before)
 
 
 def readable_by_others(directory: Path) -> list[str]:
-    """Return the files, directories and sockets with a permission for group or others."""
-    return sorted(
-        str(path.relative_to(directory)) for path in directory.rglob("*") if path.lstat().st_mode & 0o077
-    )
+    """Return the files, directories and sockets on which the group or others have a permission."""
+    return sorted(str(path.relative_to(directory)) for path in directory.rglob("*") if path.lstat().st_mode & 0o077)
 
 
 def test_files_are_private(tmp_path: Path) -> None:
-    """Records, the session's password and the coordinator's database are readable by the broker's user only."""
+    """Only the broker's user can read records, the session's password and the coordinator's database."""
     with StandaloneProcess(tmp_path / "process") as process:
         names = {path.name for path in process.data_directory.rglob("*")}
         assert {"zookeeper-session", "coordinator.db"} <= names
@@ -36,7 +34,7 @@ def test_files_are_private(tmp_path: Path) -> None:
 
 
 def test_readable_database_is_made_private(tmp_path: Path) -> None:
-    """An earlier release created it, with its journals, with the default umask."""
+    """A database that an earlier release created with the default umask is made private when it is opened."""
     path = tmp_path / "coordinator.db"
     path.touch(0o644)
     database = sqlite_store._open(str(path))

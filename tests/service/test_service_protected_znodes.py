@@ -1,4 +1,4 @@
-"""A cluster with ``zookeeper.set.acl`` on a coordinator that requires authentication, in virtual time."""
+"""A simulated cluster with ``zookeeper.set.acl``, and a coordinator that requires authentication."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PORT = 2181
 LOGIN = "org.apache.zookeeper.server.auth.DigestLoginModule"
 OWNER = Acl(31, "sasl", "kafka")
 UNPROTECTED = ("/", "/zookeeper", "/zookeeper/config", "/zookeeper/quota", "/consumers")
-"""Znodes that everyone may change; all others belong to the brokers."""
+"""Znodes that every client may change; all others belong to the brokers."""
 
 
 def jaas(password: str) -> str:
@@ -29,7 +29,7 @@ def jaas(password: str) -> str:
 
 
 def protected_cluster(users: Mapping[str, str], *overrides: str) -> SimulatedCluster:
-    """Return three brokers, and a coordinator that requires authentication."""
+    """Return a cluster of three brokers whose coordinator requires authentication."""
 
     def coordinator(runtime: Runtime) -> EmbeddedZooKeeper:
         return EmbeddedZooKeeper(
@@ -53,7 +53,7 @@ def acls(cluster: SimulatedCluster) -> dict[str, tuple[Acl, ...]]:
 
 
 def check_acls(cluster: SimulatedCluster) -> None:
-    """Check every znode of the cluster."""
+    """Check the ACL of every znode of the cluster."""
     for path, acl in acls(cluster).items():
         if path in UNPROTECTED:
             assert acl == OPEN_ACL, path
@@ -63,7 +63,7 @@ def check_acls(cluster: SimulatedCluster) -> None:
 
 
 def test_every_znode_is_protected() -> None:
-    """This holds after elections, reassignments, changes of topics, settings and users, and restarts of processes."""
+    """ACLs are right after elections, changes of topics, settings and users, reassignments, and restarts."""
     cluster = protected_cluster({"kafka": "secret"})
     with capturedLogs() as logged:
         cluster.start()
@@ -73,8 +73,8 @@ def test_every_znode_is_protected() -> None:
         cluster.wait_in_sync("orders", range(3))
         upsertion = {"name": "alice", "mechanism": 1, "iterations": 4096, "salt": b"s", "salted_password": b"p" * 32}
         request = {"deletions": [], "upsertions": [upsertion]}
-        answer = cluster.run_until(client.request(ALTER_USER_SCRAM_CREDENTIALS, request))
-        assert [each["error_code"] for each in answer["results"]] == [0]
+        response = cluster.run_until(client.request(ALTER_USER_SCRAM_CREDENTIALS, request))
+        assert [each["error_code"] for each in response["results"]] == [0]
         cluster.run_until(client.reassign("old", 0, (3, 1)))
         cluster.run_until(client.change_settings("orders", {"retention.ms": "2000"}))
         cluster.run(5)

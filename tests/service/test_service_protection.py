@@ -1,4 +1,4 @@
-"""A broker does not start without a protection that a setting in ZooKeeper requires."""
+"""A broker does not start if a setting in ZooKeeper requires protection that the broker does not support."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ SET = 0
 
 
 def test_unsupported_protection_in_zookeeper_stops_the_start(tmp_path: Path) -> None:
-    """A Kafka broker or tool may have written it; the error names the znode, the setting and the remedy."""
+    """A setting that a Kafka broker or tool may have written stops the start; the error names the znode and setting."""
 
-    async def story(scene: Scene) -> None:
+    async def scenario(scene: Scene) -> None:
         data = documents.encode_config({"sasl.kerberos.service.name": "kafka"})
         await scene.zookeeper.create("/config/brokers/2", data)
         connect = f"127.0.0.1:{scene.standalone.zookeeper.port}"
@@ -35,19 +35,19 @@ def test_unsupported_protection_in_zookeeper_stops_the_start(tmp_path: Path) -> 
         assert "/config/brokers/2" in str(caught.value)
         assert "service.name=kafka requests protection that this release does not support" in str(caught.value)
 
-    on_broker(tmp_path / "first", story, errors_logged=True)
+    on_broker(tmp_path / "first", scenario, errors_logged=True)
 
 
-def test_unsupported_protection_is_refused_at_run_time(tmp_path: Path) -> None:
-    """The error has the reason, so that the client does not rely on it."""
+def test_unsupported_protection_cannot_be_set(tmp_path: Path) -> None:
+    """The response contains the reason, and nothing is written, so no client relies on the protection."""
 
-    async def story(scene: Scene) -> None:
+    async def scenario(scene: Scene) -> None:
         change = {"name": "sasl.kerberos.service.name", "config_operation": SET, "value": "kafka"}
         resource = {"resource_type": 4, "resource_name": "1", "configs": [change]}
-        answer = await scene.ask(INCREMENTAL_ALTER_CONFIGS, {"resources": [resource], "validate_only": False})
-        (row,) = answer["responses"]
+        response = await scene.ask(INCREMENTAL_ALTER_CONFIGS, {"resources": [resource], "validate_only": False})
+        (row,) = response["responses"]
         assert row["error_code"] == INVALID_CONFIG
         assert "requests protection that this release does not support" in row["error_message"]
         assert await scene.zookeeper.exists("/config/brokers/1") is None
 
-    on_broker(tmp_path, story)
+    on_broker(tmp_path, scenario)

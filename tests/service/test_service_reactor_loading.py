@@ -1,4 +1,4 @@
-"""A process without TLS does not load OpenSSL; a process with TLS has all of Twisted's."""
+"""A process without TLS does not load OpenSSL; a process with TLS loads Twisted's TLS support completely."""
 
 import subprocess
 import sys
@@ -15,8 +15,8 @@ LOADED = """
 """
 
 
-def said(*scripts: str) -> list[str]:
-    """Run Python code in a process and return the printed lines."""
+def output_lines(*scripts: str) -> list[str]:
+    """Run Python code in a process, and return the lines that it prints."""
     script = "".join(map(textwrap.dedent, scripts))
     done = subprocess.run([sys.executable, "-W", "error", "-c", script], capture_output=True, text=True, timeout=60)
     assert not done.returncode, done.stderr
@@ -25,7 +25,7 @@ def said(*scripts: str) -> list[str]:
 
 def test_standalone_without_openssl() -> None:
     """No import of ``standalone``, including its admin API, loads OpenSSL or the libraries of record formats."""
-    lines = said(
+    lines = output_lines(
         LOADED,
         """
         import kreplica.service.admin.admin_site, kreplica.service.standalone.standalone
@@ -39,8 +39,8 @@ def test_standalone_without_openssl() -> None:
 
 
 def test_endpoint_with_tls() -> None:
-    """The first use of TLS loads it for all modules, in place of the placeholder."""
-    lines = said(
+    """The first use of TLS loads it for all modules, and replaces the placeholders."""
+    lines = output_lines(
         LOADED,
         """
         from twisted.internet import endpoints, reactor
@@ -61,7 +61,7 @@ def test_endpoint_with_tls() -> None:
 
 
 def test_endpoint_from_a_string() -> None:
-    lines = said(
+    lines = output_lines(
         LOADED,
         """
         from twisted.internet import endpoints
@@ -74,8 +74,8 @@ def test_endpoint_from_a_string() -> None:
 
 
 def test_reactor_with_tls() -> None:
-    """The reactor listens with TLS, and declares the interface."""
-    lines = said(
+    """The reactor can listen with TLS, and declares the interface."""
+    lines = output_lines(
         LOADED,
         """
         from twisted.internet import reactor
@@ -90,8 +90,8 @@ def test_reactor_with_tls() -> None:
 
 
 def test_tls_loaded_before() -> None:
-    """Loaded modules stay unchanged."""
-    lines = said(
+    """If TLS is already loaded, modules are not changed."""
+    lines = output_lines(
         "import twisted.internet.ssl",
         LOADED,
         """
@@ -103,7 +103,7 @@ def test_tls_loaded_before() -> None:
     assert lines == ["True"]
 
 
-def test_options_have_the_defaults_of_the_coordinators_limits() -> None:
-    """The options module repeats them, because it must not import the coordinator."""
+def test_defaults_of_the_coordinators_limits() -> None:
+    """The options module repeats these defaults, because it must not import the coordinator."""
     assert (QuotaBounds().count_max, QuotaBounds().bytes_max) == (options.ZNODES_MAX, options.ZNODE_BYTES_MAX)
     assert ZooKeeperServerSettings().address_connections_max == options.ADDRESS_CONNECTIONS_MAX

@@ -23,16 +23,16 @@ def process(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def three(tmp_path_factory):
-    """The processes that the README's ARGS start."""
+def process_with_three_brokers(tmp_path_factory):
+    """The cluster that the README's ``make run ARGS=...`` starts."""
     (options,) = re.findall(r"^make run ARGS='--brokers 3 (.*)'$", README, re.MULTILINE)
-    directory = tmp_path_factory.mktemp("three")
+    directory = tmp_path_factory.mktemp("three-brokers")
     with StandaloneProcess(directory, brokers=3, arguments=tuple(options.split())) as started:
         yield started
 
 
-def moved(text, process):
-    """Replace the ports by those of the test's process."""
+def with_ports_of(text, process):
+    """Replace the README's ports by those of the test's process."""
     for number in range(3):
         text = text.replace(f"127.0.0.1:{9092 + number}", f"127.0.0.1:{process.port + number}")
     return text.replace("127.0.0.1:8080", f"127.0.0.1:{process.admin_port}")
@@ -43,15 +43,18 @@ def blocks(language):
 
 
 @pytest.mark.needs_program("kcat", "curl")
-@pytest.mark.parametrize(("index", "started"), [(0, "process"), (1, "three")])
+@pytest.mark.parametrize(("index", "started"), [(0, "process"), (1, "process_with_three_brokers")])
 def test_console_sessions(index, started, request):
-    """Each command prints the output below it, with one broker and with three."""
+    """Each command prints the output that the README shows below it, with one broker and with three."""
     process = request.getfixturevalue(started)
     steps = re.findall(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", blocks("console")[index], re.MULTILINE)
     assert len(steps) >= 3
     for command, expected in steps:
         done = subprocess.run(
-            ["bash", "-o", "pipefail", "-c", moved(command, process)], capture_output=True, text=True, timeout=60
+            ["bash", "-o", "pipefail", "-c", with_ports_of(command, process)],
+            capture_output=True,
+            text=True,
+            timeout=60,
         )
         assert (done.returncode, done.stdout) == (0, expected), done.stderr
 
@@ -59,26 +62,28 @@ def test_console_sessions(index, started, request):
 @pytest.mark.needs_program("curl")
 def test_python_example(process):
     """The example prints the record that it wrote."""
-    program, *_ = blocks("python")  # tests/docs/test_docs_client.py and tests/spark_jvm run the others
-    done = subprocess.run([sys.executable, "-c", moved(program, process)], capture_output=True, text=True, timeout=60)
+    program, *_ = blocks("python")  # tests/docs/test_docs_client.py and tests/spark_jvm run the other examples
+    done = subprocess.run(
+        [sys.executable, "-c", with_ports_of(program, process)], capture_output=True, text=True, timeout=60
+    )
     assert done.stdout == "b'42' b'two coffees'\n", done.stderr
     (command,) = re.findall(r"^curl .*/lag$", README, re.MULTILINE)
-    asked = subprocess.run(["bash", "-c", moved(command, process)], capture_output=True, text=True, timeout=60)
-    lag = json.loads(asked.stdout)
-    assert (lag["group"], lag["lag"]) == ("kitchen", 0), "it read everything and committed at the close"
+    done = subprocess.run(["bash", "-c", with_ports_of(command, process)], capture_output=True, text=True, timeout=60)
+    lag = json.loads(done.stdout)
+    assert (lag["group"], lag["lag"]) == ("kitchen", 0), "the example reads everything and commits when it closes"
 
 
 def test_banner():
-    """The banner in the README is the one that the process prints."""
+    """The README contains the banner that a process prints."""
     addresses = ClusterAddresses(
         ["127.0.0.1:9092"], "http://127.0.0.1:8080", "127.0.0.1:2181", "/home/you/kreplica/data"
     )
-    shown = banner(__version__, addresses, "3.11.2, optimized")
-    assert shown.strip() in README
+    text = banner(__version__, addresses, "3.11.2, optimized")
+    assert text.strip() in README
 
 
 def test_commands_exist():
-    """Every make target and twistd command that the README names exists."""
+    """Each make target and twistd command that the README names exists."""
     makefile = (ROOT / "Makefile").read_text()
     for target in re.findall(r"^make (\w+)", README, re.MULTILINE):
         assert re.search(rf"^{target}:", makefile, re.MULTILINE)

@@ -1,4 +1,4 @@
-"""Responses about partitions that a broker does not have."""
+"""Which error a broker returns for partitions that it does not have."""
 
 from twisted.internet.task import Clock
 
@@ -10,8 +10,8 @@ BROKER = {"id": 1, "endpoints": [{"listener": "PLAINTEXT", "host": "h", "port": 
 PARTITION = {"partition_index": 0, "leader": 1, "leader_epoch": 0, "replicas": [1], "isr": [1]}
 
 
-def test_starting_broker_does_not_report_unknown_topics():
-    """An early client gets a retriable error; later it learns the partitions."""
+def test_starting_broker_reports_no_unknown_topic():
+    """Before its first metadata update, a broker assumes that any partition may exist, so clients retry."""
     metadata = MetadataCache(Clock())
     assert may_exist(metadata, TopicPartition("orders", 0))
     topic = {"topic_name": "orders", "topic_id": None, "partition_states": [PARTITION]}

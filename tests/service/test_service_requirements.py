@@ -1,4 +1,4 @@
-"""Lock files in ``packaging/requirements``: dependencies of the package and ``make`` are pinned, with hashes."""
+"""Lock files in ``packaging/requirements`` pin the dependencies of the package and of ``make``, with hashes."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ LOCKS = ROOT / "packaging" / "requirements"
 NAMES = ("build", "broker", "test", "docs")
 
 
-def normalized(name: str) -> str:
+def normalize(name: str) -> str:
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
 def entries(name: str) -> list[str]:
-    """Return the entries of a lock, each with its continuation lines."""
+    """Return the entries of a lock file, each joined with its continuation lines."""
     text = (LOCKS / f"{name}.txt").read_text(encoding="utf-8").replace("\\\n", " ")
     return [line for line in text.splitlines() if not line.startswith("#")]
 
 
 def pins(name: str) -> dict[str, Version]:
-    """Return project -> version; environment markers are omitted."""
+    """Return the pinned version of each project, ignoring environment markers."""
     found = [re.match(r"([\w.-]+)(?:\[[\w,.-]+\])?==([^\s;]+)", entry) for entry in entries(name)]
-    return {normalized(match[1]): Version(match[2]) for match in found if match is not None}
+    return {normalize(match[1]): Version(match[2]) for match in found if match is not None}
 
 
-def wanted(section: str, option: str) -> list[Requirement]:
+def requirements(section: str, option: str) -> list[Requirement]:
     parser = ConfigParser(interpolation=None)
     parser.read(ROOT / "setup.cfg", encoding="utf-8")
     return [Requirement(line) for line in parser[section][option].split("\n") if line.strip()]
@@ -40,7 +40,7 @@ def wanted(section: str, option: str) -> list[Requirement]:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_entry_has_a_version_and_hashes(name: str) -> None:
-    """pip would refuse an entry without a hash, and an entry with a direct address would name a host."""
+    """pip refuses entries without a hash, and an entry with a URL would depend on one host."""
     for entry in entries(name):
         assert re.match(r"[\w.-]+(\[[\w,.-]+\])?==\S+ (; .+? )? *(--hash=sha256:[0-9a-f]{64}\s*)+$", entry), entry
         assert "://" not in entry
@@ -56,14 +56,14 @@ def test_every_entry_has_a_version_and_hashes(name: str) -> None:
     ],
 )
 def test_locks_contain_the_requirements_of_setup_cfg(name: str, section: str, option: str) -> None:
-    """A changed requirement needs ``make lock``."""
+    """After a requirement changes, ``make lock`` must be run."""
     locked = pins(name)
-    for requirement in wanted(section, option):
-        assert requirement.specifier.contains(locked[normalized(requirement.name)]), requirement
+    for requirement in requirements(section, option):
+        assert requirement.specifier.contains(locked[normalize(requirement.name)]), requirement
 
 
 def test_locks_agree() -> None:
-    """The tests run with the versions that the package ships, and need the setuptools that builds it."""
+    """Tests use the versions that the package ships, and pyproject.toml accepts the pinned setuptools."""
     assert pins("broker").items() <= pins("test").items()
     assert pins("docs").items() <= pins("test").items()
     assert "setuptools" not in pins("broker")

@@ -1,4 +1,4 @@
-"""The sample files for operators."""
+"""Sample files for operators: settings and systemd units."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ ROOT = Path(__file__).parents[2]
 SETTINGS = sorted((ROOT / "etc/kreplica").glob("*.properties"))
 UNITS = sorted((ROOT / "systemd").glob("*.service"))
 EXPOSURE_MAX = 1.5
-"""The exposure in docs/how-to/operations.md, with some tolerance for other versions of systemd."""
+"""Exposure stated in docs/how-to/operations.md, plus a tolerance for other versions of systemd."""
 
 
 @pytest.mark.parametrize("number", [1, 2, 3])
-def test_brokers_of_one_host(number: int) -> None:
-    """Three files differ in the settings that must differ: number, port and directory."""
+def test_settings_of_brokers_on_one_host(number: int) -> None:
+    """The three files differ in the settings that must differ: broker ID, port and directory."""
     settings = load(ROOT / f"etc/kreplica/broker-{number}.properties")
     assert settings["broker.id"] == number
     assert [endpoint.port for endpoint in settings.listeners] == [9091 + number]
@@ -33,7 +33,7 @@ def test_brokers_of_one_host(number: int) -> None:
 
 @pytest.mark.parametrize("path", SETTINGS, ids=lambda path: path.name)
 def test_settings_are_valid(path: Path) -> None:
-    """Each file starts a broker without a warning, and its comments name exactly its settings."""
+    """Each file is valid without a warning, and has comments."""
     settings = load(path)
     assert settings.warnings == ()
     admin_listener(settings)
@@ -44,7 +44,7 @@ def test_settings_are_valid(path: Path) -> None:
 
 @pytest.mark.parametrize("path", SETTINGS, ids=lambda path: path.name)
 def test_commented_settings_are_valid(path: Path) -> None:
-    """A line ``#name=value`` is valid without the ``#``."""
+    """A line ``#name=value`` is a valid setting without the ``#``."""
     for line in path.read_text(encoding="utf-8").splitlines():
         name = line.removeprefix("#").partition("=")[0]
         if line.startswith("#") and name in BROKER_SETTINGS:
@@ -54,7 +54,7 @@ def test_commented_settings_are_valid(path: Path) -> None:
 
 
 def test_durable_cluster_settings() -> None:
-    """The file for production requires two of three replicas for each acknowledgement, for every kind of topic."""
+    """The production file requires two of three replicas for each acknowledgement, for every kind of topic."""
     settings = load(ROOT / "etc/kreplica/production.properties")
     assert settings["broker.rack"]
     for name in ("default", "offsets.topic", "transaction.state.log"):
@@ -64,7 +64,7 @@ def test_durable_cluster_settings() -> None:
     assert len(settings.log_dirs) == 2
 
 
-def words_of(unit: Path) -> list[str]:
+def start_command(unit: Path) -> list[str]:
     text = unit.read_text(encoding="utf-8").replace("%i", "1").replace("\\\n", " ")
     (command,) = re.findall(r"^ExecStart=(.*)$", text, flags=re.MULTILINE)
     return command.split()
@@ -72,32 +72,32 @@ def words_of(unit: Path) -> list[str]:
 
 @pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.name)
 def test_units_refer_to_existing_files(unit: Path) -> None:
-    """The command, its options and the file of a unit exist."""
-    words = words_of(unit)
+    """The command, the options and the settings file that a unit names exist."""
+    words = start_command(unit)
     assert words[0].endswith("/.venv/bin/twistd")
     command = words[words.index("kreplica") + 1]
     if command == "broker":
         config = Path(words[words.index("--config") + 1])
         assert (ROOT / "etc/kreplica" / config.name).exists()
-    asked = [word for word in words[words.index(command) + 1 :] if word.startswith("--")]
+    options = [word for word in words[words.index(command) + 1 :] if word.startswith("--")]
     if command == "coordinator":
-        asked += re.findall(r"--[\w-]+", (ROOT / "etc/kreplica/coordinator.env").read_text().splitlines()[-1])
-        assert {"--interface", "--port"} <= set(asked)
+        options += re.findall(r"--[\w-]+", (ROOT / "etc/kreplica/coordinator.env").read_text().splitlines()[-1])
+        assert {"--interface", "--port"} <= set(options)
     twistd = Path(sys.executable).with_name("twistd")
     command_line = [twistd, "kreplica", command, "--help"]
-    helped = subprocess.run(command_line, cwd=ROOT, capture_output=True, text=True, check=True)
-    assert all(option in helped.stdout for option in asked)
+    done = subprocess.run(command_line, cwd=ROOT, capture_output=True, text=True, check=True)
+    assert all(option in done.stdout for option in options)
 
 
 @pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.name)
 def test_units_have_few_permissions(unit: Path) -> None:
-    """The units run as their own account, notify systemd, and see only their own data."""
+    """Units run with their own account, notify systemd, and have minimal permissions."""
     text = unit.read_text(encoding="utf-8")
     for line in ("User=kreplica", "Type=notify", "NotifyAccess=main", "ProtectSystem=strict", "CapabilityBoundingSet="):
         assert f"\n{line}\n" in text, line
 
 
-def analyzed(*words: str) -> str:
+def systemd_analyze(*words: str) -> str:
     done = subprocess.run(["systemd-analyze", *words], capture_output=True, text=True, check=False)
     return done.stdout + done.stderr
 
@@ -105,23 +105,23 @@ def analyzed(*words: str) -> str:
 @pytest.mark.needs_program("systemd-analyze")
 @pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.name)
 def test_systemd_analyze_verify(unit: Path, tmp_path: Path) -> None:
-    """The only complaint about the unit is that the program is not installed here."""
+    """If the program exists, systemd has no complaint about the unit."""
     copy = tmp_path / unit.name.replace("@", "@1")
     twistd = tmp_path / "twistd"
     twistd.write_text("#!/bin/sh\n")
     twistd.chmod(0o755)
     copy.write_text(unit.read_text().replace("/opt/kreplica/.venv/bin/twistd", str(twistd)))
-    said = analyzed("verify", "--recursive-errors=no", "--man=no", str(copy))
-    assert [line for line in said.splitlines() if copy.name in line] == []
+    output = systemd_analyze("verify", "--recursive-errors=no", "--man=no", str(copy))
+    assert [line for line in output.splitlines() if copy.name in line] == []
 
 
 @pytest.mark.needs_program("systemd-analyze")
 @pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.name)
 def test_systemd_analyze_security(unit: Path) -> None:
-    """The exposure is approximately the one in the docs."""
-    said = analyzed("security", "--offline=true", "--no-pager", str(unit))
-    found = re.search(r"Overall exposure level for \S+: ([\d.]+)", said)
-    assert found is not None, said
+    """The exposure is about the same as the documented one."""
+    output = systemd_analyze("security", "--offline=true", "--no-pager", str(unit))
+    found = re.search(r"Overall exposure level for \S+: ([\d.]+)", output)
+    assert found is not None, output
     assert float(found[1]) <= EXPOSURE_MAX
     page = (ROOT / "docs" / "how-to" / "operations.md").read_text()
     documented = re.search(rf"\| `{re.escape(unit.name)}` \| ([\d.]+) \|", page)
@@ -150,10 +150,10 @@ def test_target_of_all_units(tmp_path: Path) -> None:
         ["systemctl", f"--root={tmp_path}", "enable", *names], capture_output=True, text=True, check=False
     )
     assert enabled.returncode == 0, enabled.stderr
-    wanted = {path.name for path in (tmp_path / "etc/systemd/system/kreplica.target.wants").iterdir()}
-    assert wanted == set(names[1:])
-    said = analyzed("verify", "--recursive-errors=no", "--man=no", str(copies / target.name))
-    assert [line for line in said.splitlines() if target.name in line] == []
+    links = {path.name for path in (tmp_path / "etc/systemd/system/kreplica.target.wants").iterdir()}
+    assert links == set(names[1:])
+    output = systemd_analyze("verify", "--recursive-errors=no", "--man=no", str(copies / target.name))
+    assert [line for line in output.splitlines() if target.name in line] == []
 
 
 def test_more_brokers_on_a_host(tmp_path: Path) -> None:
@@ -174,7 +174,7 @@ def test_more_brokers_on_a_host(tmp_path: Path) -> None:
 
 
 def test_account_and_directories() -> None:
-    """sysusers.d creates the unit's account, and only it can read the data."""
+    """sysusers.d creates the units' account, and only that account can read the data."""
     users = (ROOT / "systemd/sysusers.d/kreplica.conf").read_text()
     assert re.search(r'^u kreplica - "kreplica" /var/lib/kreplica /usr/sbin/nologin$', users, re.MULTILINE)
     directories = (ROOT / "systemd/tmpfiles.d/kreplica.conf").read_text()

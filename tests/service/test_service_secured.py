@@ -1,4 +1,4 @@
-"""A secured standalone cluster: the README's steps, files that only the owner can read, and restarts."""
+"""A secured standalone cluster: the README's steps, private files, and restarts."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ BLOCKS = re.findall(r"```(\w*)\n(.*?)```", SECTION, re.S)
 ENVIRONMENT = {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
 TIMEOUT_S = 60
 ZOOKEEPER = "127.0.0.1:2181"
-SHOWN = {"brokers": "127.0.0.1:9092", "admin": "127.0.0.1:8080", "zookeeper": ZOOKEEPER}
-"""Addresses on the page."""
+README_ADDRESSES = {"brokers": "127.0.0.1:9092", "admin": "127.0.0.1:8080", "zookeeper": ZOOKEEPER}
+"""Addresses in the README, by their names in the banner."""
 BROKER_CLIENT = """
 import random, sys
 from twisted.internet.task import react
@@ -47,14 +47,14 @@ async def main(reactor, address, password):
 
 react(main, sys.argv[1:])
 """
-"""Prints the stat of a znode and the ACLs of another, as the user of the brokers, or the name of the error."""
+"""Prints, as the brokers' user, the stat of one znode and the ACL of another, or the name of the error."""
 
 
 @contextmanager
 def secured_cluster(directory: Path) -> Iterator[dict[str, str]]:
     """Run ``standalone --secured`` on ports that the system chooses.
 
-    :return: the addresses in the banner, by the ports on the page.
+    :return: address in the README -> address in the banner.
     """
     ports = ["--port", "0", "--admin-port", "0", "--zookeeper-port", "0", "--data-dir", str(directory)]
     command = [str(Path(sys.executable).parent / "twistd"), "-n", "--pidfile=", "kreplica", "standalone", "--secured"]
@@ -65,20 +65,20 @@ def secured_cluster(directory: Path) -> Iterator[dict[str, str]]:
             for line in process.stdout:
                 match = re.match(r"  (brokers|admin|zookeeper) +(?:https://)?(\S+?)/? ", line)
                 if match is not None:
-                    found[SHOWN[match[1]]] = match[2]
+                    found[README_ADDRESSES[match[1]]] = match[2]
                 if line.startswith("  Topics are created"):
                     break
-            assert found.keys() == {*SHOWN.values()}
+            assert found.keys() == {*README_ADDRESSES.values()}
             yield found
         finally:
             process.send_signal(signal.SIGINT)
             process.wait(TIMEOUT_S)
 
 
-def moved(text: str, addresses: dict[str, str]) -> str:
-    """Return commands or a program of the page with the addresses of a cluster."""
-    for shown, own in addresses.items():
-        text = text.replace(shown, own)
+def with_addresses(text: str, addresses: dict[str, str]) -> str:
+    """Replace the README's addresses in commands or a program by those of a cluster."""
+    for readme_address, address in addresses.items():
+        text = text.replace(readme_address, address)
     return text
 
 
@@ -90,22 +90,22 @@ def run(command: list[str], directory: Path) -> str:
     return done.stdout
 
 
-def test_the_steps_of_the_readme(tmp_path: Path) -> None:
-    """The steps succeed, even after a restart; without credentials, nothing is shown."""
+def test_readme_steps(tmp_path: Path) -> None:
+    """The steps succeed, even after a restart; without credentials, commands fail."""
     start, shell, program = (text for _, text in BLOCKS)
     assert start == "make run ARGS='--secured --data-dir locked'\n"
     shell = "\n".join(line for line in shell.splitlines() if not line.startswith("export PATH"))
     environment = "export KREPLICA_ADMIN=https://127.0.0.1:8080 KREPLICA_CA_FILE=locked/security/ca.pem\n"
     with secured_cluster(tmp_path / "locked") as addresses:
-        printed = run(["bash", "-ec", moved(environment + shell, addresses)], tmp_path)
+        printed = run(["bash", "-ec", with_addresses(environment + shell, addresses)], tmp_path)
         assert "User alice was created" in printed
         assert "User:alice is allowed Write on topic 'payments': an ACL allows it." in printed
-        printed = run([sys.executable, "-c", moved(program, addresses)], tmp_path)
+        printed = run([sys.executable, "-c", with_addresses(program, addresses)], tmp_path)
         assert printed == "b'four euros'\n"
     for path in (tmp_path / "locked" / "security").iterdir():
         assert stat.S_IMODE(path.stat().st_mode) == 0o600, path
     with secured_cluster(tmp_path / "locked") as addresses:
-        commands = moved(environment, addresses) + "kreplica topic list"
+        commands = with_addresses(environment, addresses) + "kreplica topic list"
         done = subprocess.run(
             ["bash", "-ec", commands], cwd=tmp_path, env=ENVIRONMENT, capture_output=True, text=True, timeout=TIMEOUT_S
         )
@@ -113,13 +113,17 @@ def test_the_steps_of_the_readme(tmp_path: Path) -> None:
         assert "no credentials" in done.stderr
         admin = "export KREPLICA_USER=admin KREPLICA_PASSWORD_FILE=locked/security/admin-password\n"
         assert "payments" in run(["bash", "-ec", admin + commands], tmp_path)
-        token = moved(environment, addresses) + admin + "kreplica token create --owner User:alice --client-config job"
+        token = (
+            with_addresses(environment, addresses)
+            + admin
+            + "kreplica token create --owner User:alice --client-config job"
+        )
         assert "User:alice" in run(["bash", "-ec", token], tmp_path)
         assert 'tokenauth="true"' in (tmp_path / "job").read_text()
 
 
-def test_local_programs_and_the_coordinator(tmp_path: Path) -> None:
-    """A program without the secret can neither create nor change znodes."""
+def test_coordinator_requires_the_secret(tmp_path: Path) -> None:
+    """A local program without the secret can neither create nor change znodes."""
     with secured_cluster(tmp_path / "locked") as addresses:
         client = KazooClient(addresses[ZOOKEEPER], timeout=TIMEOUT_S)
         client.start(timeout=TIMEOUT_S)
@@ -138,7 +142,7 @@ def test_local_programs_and_the_coordinator(tmp_path: Path) -> None:
 
 
 def test_damaged_secret(tmp_path: Path) -> None:
-    """A secret that could end a quoted value is rejected, and the error has its path."""
+    """A secret that could end a quoted value is refused, and the error names its file."""
     SecuredCluster(tmp_path, "127.0.0.1")
     (tmp_path / "broker-password").write_text('x" user_eve="y')
     with pytest.raises(SettingsError, match="broker-password must contain one word"):

@@ -1,4 +1,4 @@
-"""Notifications to systemd about start, liveness and stop."""
+"""Notifications to systemd when a broker starts, runs and stops."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def notifications() -> list[str]:
 
 
 def test_long_start_extends_the_timeout(notifications):
-    """The timeout is extended by a minute every ten seconds, until the broker serves; then no timer is left."""
+    """The timeout is extended by a minute every ten seconds until the broker is ready; then no timer is left."""
     clock = Clock()
     manager = ServiceManager(clock, notifications.append)
     manager.starting()
@@ -47,7 +47,7 @@ def test_watchdog_is_notified_in_time(notifications):
 
 @pytest.mark.parametrize("environment", [{}, {"NOTIFY_SOCKET": ""}, {"NOTIFY_SOCKET": "vsock:2:1"}])
 def test_no_notifications_without_systemd(environment):
-    """No timer is started."""
+    """Without a usable socket of systemd, no timer is started."""
     clock = Clock()
     manager = service_manager(clock, {**environment, "WATCHDOG_USEC": "1000000"}, 7)
     manager.starting()
@@ -61,7 +61,7 @@ def test_no_notifications_without_systemd(environment):
     [({}, 0), ({"WATCHDOG_USEC": "3000000"}, 1), ({"WATCHDOG_USEC": "3000000", "WATCHDOG_PID": "8"}, 0)],
 )
 def test_watchdog_of_another_process_is_ignored(tmp_path: Path, more, timers):
-    """Children inherit the environment, but are not the watched process."""
+    """Child processes inherit the variables, but only the process named in them is watched."""
     clock = Clock()
     manager = service_manager(clock, {"NOTIFY_SOCKET": str(tmp_path / "nobody"), **more}, 7)
     manager.ready()
@@ -70,16 +70,16 @@ def test_watchdog_of_another_process_is_ignored(tmp_path: Path, more, timers):
 
 @pytest.mark.parametrize("kind", ["path", "abstract"])
 def test_process_notifies_systemd(tmp_path: Path, monkeypatch, kind):
-    """The notifications cover a start and a stop."""
+    """A process notifies systemd when it starts, is ready and stops."""
     name = str(tmp_path / "notify") if kind == "path" else f"@kreplica-{os.getpid()}"
-    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as heard:
-        heard.bind(name.replace("@", "\0", 1))
-        heard.settimeout(30)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as receiver:
+        receiver.bind(name.replace("@", "\0", 1))
+        receiver.settimeout(30)
         monkeypatch.setenv("NOTIFY_SOCKET", name)
         with StandaloneProcess(tmp_path) as process:
-            messages = [heard.recv(4096).decode()]
+            messages = [receiver.recv(4096).decode()]
             while not messages[-1].startswith("READY=1"):
-                messages.append(heard.recv(4096).decode())
+                messages.append(receiver.recv(4096).decode())
             process.stop()
         assert messages[0].startswith("STATUS=starting\nEXTEND_TIMEOUT_USEC=")
-        assert heard.recv(4096).decode() == "STOPPING=1\nSTATUS=stopping"
+        assert receiver.recv(4096).decode() == "STOPPING=1\nSTATUS=stopping"

@@ -1,4 +1,4 @@
-"""SIGINT and SIGTERM at random moments of starts and stops: all processes end, and no acknowledged record is lost.
+"""SIGINT and SIGTERM at random times during starts and stops: all processes end, no acknowledged record is lost.
 
 ``KREPLICA_SIGNALS=30 KREPLICA_SEED=7 pytest -m soak tests/service/test_service_signals_soak.py`` sends 30 signals.
 """
@@ -31,10 +31,10 @@ pytestmark = pytest.mark.soak
 SIGNALS = int(os.environ.get("KREPLICA_SIGNALS", "200"))
 SEED = int(os.environ.get("KREPLICA_SEED", "1"))
 IDLE_S_MAX = 2.0
-"""Maximum time in which a process that received a signal neither ends, nor uses or waits for the CPU or the disk."""
+"""Maximum time in which a process neither ends after a signal, nor uses or waits for the CPU or the disk."""
 
-LOOK_S_MAX = 0.1
-"""Maximum idle time between two checks: a busy machine may delay this test by seconds."""
+POLL_S_MAX = 0.1
+"""Limit on the idle time counted per poll, because on a busy machine this test itself may wait for seconds."""
 
 ENDED_S_MAX = 120.0
 READY_S_MAX = 120.0
@@ -44,8 +44,8 @@ TOPIC = "orders"
 
 
 @dataclass
-class Storm:
-    """Starts and ends of one cluster."""
+class SignalSoak:
+    """A cluster that is started, signalled and stopped repeatedly."""
 
     data: Path
     options: list[object]
@@ -76,8 +76,8 @@ class Storm:
         return (self.data.parent / "log").read_text(errors="replace")[-5000:]
 
     def wait_until_ended(self, process: subprocess.Popen[bytes], moment: str) -> None:
-        """Wait until no process of the cluster exists; fail if they are idle for too long."""
-        begin_s = looked_s = time.monotonic()
+        """Wait until no process of the cluster exists, and fail if the processes are idle for too long."""
+        begin_s = polled_s = time.monotonic()
         idle_s = 0.0
         before: dict[int, int] = {}
         while True:
@@ -86,8 +86,8 @@ class Storm:
             if not found:
                 break
             now_s = time.monotonic()
-            idle_s += min(now_s - looked_s, LOOK_S_MAX)
-            looked_s = now_s
+            idle_s += min(now_s - polled_s, POLL_S_MAX)
+            polled_s = now_s
             if found != before or any(map(waits_for_the_machine, found)):
                 before, idle_s = found, 0.0
             assert idle_s < IDLE_S_MAX, f"idle after a signal {moment}: {found}\n{self.log()}"
@@ -123,14 +123,14 @@ class Storm:
         self.acknowledged.append(value)
 
     def report(self, title: str) -> None:
-        """Print the times from signals to the end of the last process."""
+        """Print the times from a signal to the end of the last process."""
         print(f"\n{title}, {len(self.acknowledged)} records")
         for moment, durations in self.durations_s.items():
             median, longest = statistics.median(durations), max(durations)
             print(f"ended {moment}: {len(durations)} times, median {median:.2f} s, longest {longest:.2f} s")
 
     def check(self) -> None:
-        """Start the cluster without disturbance, and compare its records with the acknowledged ones."""
+        """Start the cluster undisturbed, and compare its records with the acknowledged ones."""
         process = self.start()
         address = self.wait_until_ready(process)["bootstrap_servers"][0]
         words = ("consume", TOPIC, "--from", "earliest", "--until-end", "--bootstrap", address)
@@ -145,35 +145,35 @@ class Storm:
     ("options", "brokers"), [([], [1]), (["--processes", "--brokers", 2], [1, 2])], ids=["one", "processes"]
 )
 def test_signals_at_random_moments(tmp_path: Path, options: list[object], brokers: list[int]) -> None:
-    """Every process ends without idling, and every acknowledged record is in the log once and in order."""
-    storm = Storm(tmp_path / "data", [*options, *port_options(2)], random.Random(SEED))
+    """All processes end without idling, and all acknowledged records are stored once and in order."""
+    soak = SignalSoak(tmp_path / "data", [*options, *port_options(2)], random.Random(SEED))
     begin_s = time.monotonic()
-    process = storm.start()
+    process = soak.start()
     try:
-        state = storm.wait_until_ready(process)
+        state = soak.wait_until_ready(process)
         start_s = time.monotonic() - begin_s
         replicas = f"0={','.join(map(str, brokers))}"
         words = ("topic", "create", TOPIC, "--assign", replicas, "--admin", state["admin_url"])
         done = run_kreplica(*words, cwd=tmp_path)
         assert done.returncode == 0, done.stderr
-        storm.write(state["bootstrap_servers"][0])
+        soak.write(state["bootstrap_servers"][0])
         process.terminate()
-        storm.wait_until_ended(process, "without disturbance")
+        soak.wait_until_ended(process, "without disturbance")
         sent = 0
         while sent < SIGNALS:
-            if storm.random.random() < 0.7:
-                storm.signal_during_start(start_s)
+            if soak.random.random() < 0.7:
+                soak.signal_during_start(start_s)
                 sent += 1
             else:
-                storm.signals_during_stop()
+                soak.signals_during_stop()
                 sent += 2
             if sent % CHECK_EVERY < 2:
-                storm.check()
-        storm.check()
-        storm.report(f"{sent} signals, seed {SEED}, first start {start_s:.2f} s")
+                soak.check()
+        soak.check()
+        soak.report(f"{sent} signals, seed {SEED}, first start {start_s:.2f} s")
         for broker in brokers:
-            done = run_kreplica("log", "verify", storm.data / f"broker-{broker}", cwd=tmp_path)
+            done = run_kreplica("log", "verify", soak.data / f"broker-{broker}", cwd=tmp_path)
             assert done.returncode == 0, done.stdout + done.stderr
     finally:
-        for pid in processes_of(storm.data):
+        for pid in processes_of(soak.data):
             os.kill(pid, signal.SIGKILL)

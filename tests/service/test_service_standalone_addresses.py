@@ -1,4 +1,4 @@
-"""A standalone cluster with the broker IDs and the host that a client's test suite expects."""
+"""A standalone cluster with given broker IDs and a given advertised host."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.support.standalone import StandaloneProcess
 
 @pytest.mark.parametrize("arguments", [(), ("--processes",)])
 def test_ids_from_zero_at_localhost(tmp_path: Path, arguments: tuple[str, ...]) -> None:
-    """Brokers and clients connect through the advertised host, with the given IDs."""
+    """Brokers have the given IDs, and clients connect through the advertised host."""
     arguments = ("--first-broker-id", "0", "--advertised-host", "localhost", *arguments)
     with StandaloneProcess(tmp_path, brokers=2, arguments=arguments) as process:
         with Cluster(process.bootstrap_servers) as cluster:

@@ -1,4 +1,4 @@
-"""Several brokers in one process; each is killed, paused and isolated while the others continue."""
+"""Several brokers in one process, each of which is killed, paused and isolated while the others continue."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from tests.support.standalone import StandaloneProcess
 
 TOPIC = "orders"
-ENDED_IN_ORDER = -15
-"""twistd ends by the signal that stopped it, after everything has stopped."""
+ORDERLY_STATUS = -15
+"""Exit status after an orderly stop: twistd ends by the signal that stopped it."""
 
 SETTINGS = {
     "zookeeper.session.timeout.ms": 4000,
@@ -30,24 +30,24 @@ SETTINGS = {
 }
 
 
-def asked(process: StandaloneProcess, method: str, path: str) -> tuple[int, Any]:
-    """Return the status and the document."""
+def send_request(process: StandaloneProcess, method: str, path: str) -> tuple[int, Any]:
+    """Send a request to the admin API, and return (status, document)."""
     request = Request(f"{process.admin_url}{path}", method=method)
     try:
-        with urlopen(request, timeout=30) as answer:
-            return answer.status, json.load(answer)
+        with urlopen(request, timeout=30) as response:
+            return response.status, json.load(response)
     except HTTPError as error:
         return error.code, json.load(error)
 
 
-def press(process: StandaloneProcess, action: str, broker: int) -> dict[int, str]:
-    """Send an action for a broker; return the states of all brokers afterwards."""
-    status, document = asked(process, "POST", f"/v1/standalone/brokers/{broker}/{action}")
+def act_on_broker(process: StandaloneProcess, action: str, broker: int) -> dict[int, str]:
+    """Perform an action on a broker, and return the states of all brokers afterwards."""
+    status, document = send_request(process, "POST", f"/v1/standalone/brokers/{broker}/{action}")
     assert status == 200, document
     return {row["broker_id"]: row["state"] for row in document["brokers"]}
 
 
-def until(condition: Callable[[], Any], timeout_s: float = 30.0) -> Any:
+def wait_until(condition: Callable[[], Any], timeout_s: float = 30.0) -> Any:
     deadline_s = time.monotonic() + timeout_s
     while not (found := condition()):
         assert time.monotonic() < deadline_s, "the condition did not become true"
@@ -61,7 +61,7 @@ def in_sync(process: StandaloneProcess) -> list[set[int]]:
     return [set(partition.isrs) for partition in metadata.topics[TOPIC].partitions.values()]
 
 
-def open_below(process: StandaloneProcess, directory: Path) -> list[str]:
+def open_files(process: StandaloneProcess, directory: Path) -> list[str]:
     """Return the files that the process has open in a directory."""
     folder = Path(f"/proc/{process.pid}/fd")
     targets = []
@@ -69,12 +69,12 @@ def open_below(process: StandaloneProcess, directory: Path) -> list[str]:
         try:
             targets.append(os.readlink(folder / name))
         except FileNotFoundError:
-            continue  # closed meanwhile
+            continue  # closed in the meantime
     return [target for target in targets if target.startswith(f"{directory}/")]
 
 
 class Writer:
-    """Writes numbers, and records which are acknowledged."""
+    """Producer of consecutive numbers that records which of them are acknowledged."""
 
     def __init__(self, process: StandaloneProcess) -> None:
         self.acknowledged: list[int] = []
@@ -92,7 +92,7 @@ class Writer:
         )
 
     def write(self, count: int = 30) -> None:
-        """Write some records to each partition; return when all are acknowledged."""
+        """Write records to all partitions, and return when all are acknowledged."""
         for _ in range(count):
             number, self._number = self._number, self._number + 1
             self._producer.produce(TOPIC, str(number), partition=number % 3, on_delivery=self._delivered(number))
@@ -121,64 +121,64 @@ def read_all(process: StandaloneProcess, count: int) -> list[int]:
 @pytest.fixture
 def process(tmp_path: Path) -> Iterator[StandaloneProcess]:
     overrides = [word for name, value in SETTINGS.items() for word in ("--override", f"{name}={value}")]
-    with StandaloneProcess(tmp_path, brokers=3, arguments=tuple(overrides)) as running:
-        admin = AdminClient({"bootstrap.servers": running.bootstrap_servers})
+    with StandaloneProcess(tmp_path, brokers=3, arguments=tuple(overrides)) as started_process:
+        admin = AdminClient({"bootstrap.servers": started_process.bootstrap_servers})
         for future in admin.create_topics([NewTopic(TOPIC, 3, 3)]).values():
             future.result(20)
-        yield running
+        yield started_process
 
 
 def test_each_broker_is_killed_and_restarted(process: StandaloneProcess) -> None:
-    """Clients continue, no acknowledged record is lost, a killed broker has no open file, and it rejoins."""
+    """Clients continue, no acknowledged record is lost, and a killed broker has no open file and rejoins."""
     writer = Writer(process)
     writer.write()
     for broker in (1, 2, 3):
         directory = process.data_directory / f"broker-{broker}"
-        assert open_below(process, directory)
-        assert press(process, "kill", broker)[broker] == "dead"
-        assert open_below(process, directory) == []
+        assert open_files(process, directory)
+        assert act_on_broker(process, "kill", broker)[broker] == "dead"
+        assert open_files(process, directory) == []
         writer.write()
-        assert press(process, "start", broker)[broker] == "running"
+        assert act_on_broker(process, "start", broker)[broker] == "running"
         assert "cleaned up" not in process.output
-        until(lambda: all(isr == {1, 2, 3} for isr in in_sync(process)))
+        wait_until(lambda: all(isr == {1, 2, 3} for isr in in_sync(process)))
     writer.write()
     assert read_all(process, len(writer.acknowledged)) == sorted(writer.acknowledged) == list(range(150))
     assert "broker-2: broker 2 has joined" in process.output, "each line names its broker"
-    assert process.stop() == ENDED_IN_ORDER
+    assert process.stop() == ORDERLY_STATUS
 
 
-def test_admin_port_survives_every_broker(process: StandaloneProcess) -> None:
-    """If broker 1 is dead, another broker responds; if all are dead, the page shows this and its buttons still work."""
-    press(process, "kill", 1)
-    assert asked(process, "GET", "/health/ready")[0] == 200
-    assert asked(process, "GET", "/v1/groups")[0] == 200
-    press(process, "kill", 2)
-    press(process, "kill", 3)
-    status, problem = asked(process, "GET", "/v1/groups")
+def test_admin_port_serves_without_brokers(process: StandaloneProcess) -> None:
+    """Other brokers answer for a dead one; if all are dead, the dashboard and the broker actions still work."""
+    act_on_broker(process, "kill", 1)
+    assert send_request(process, "GET", "/health/ready")[0] == 200
+    assert send_request(process, "GET", "/v1/groups")[0] == 200
+    act_on_broker(process, "kill", 2)
+    act_on_broker(process, "kill", 3)
+    status, problem = send_request(process, "GET", "/v1/groups")
     assert (status, problem["title"]) == (503, "BROKER_NOT_AVAILABLE")
     assert problem["what_to_do"] == "Start one: POST /v1/standalone/brokers/1/start"
     with urlopen(f"{process.admin_url}/", timeout=20) as page:
         assert page.headers["content-type"].startswith("text/html")
-    states = asked(process, "GET", "/v1/standalone")[1]["brokers"]
+    states = send_request(process, "GET", "/v1/standalone")[1]["brokers"]
     assert [(row["broker_id"], row["state"]) for row in states] == [(1, "dead"), (2, "dead"), (3, "dead")]
-    assert press(process, "start", 2)[2] == "running"
-    assert asked(process, "GET", "/v1/groups")[0] == 200
-    assert process.stop() == ENDED_IN_ORDER
+    assert act_on_broker(process, "start", 2)[2] == "running"
+    assert send_request(process, "GET", "/v1/groups")[0] == 200
+    assert process.stop() == ORDERLY_STATUS
 
 
 def test_pause_and_isolation(process: StandaloneProcess) -> None:
-    """Other brokers take over leadership within a session timeout; afterwards the broker resumes."""
+    """While a broker is paused or isolated, others take over its leaderships; later it rejoins the ISRs."""
     writer = Writer(process)
     writer.write()
-    assert press(process, "pause", 2)[2] == "paused"
+    assert act_on_broker(process, "pause", 2)[2] == "paused"
     writer.write()
-    assert all(2 not in isr for isr in until(lambda: isrs_without(process, 2)))
-    assert press(process, "resume", 2)[2] == "running"
-    until(lambda: all(isr == {1, 2, 3} for isr in in_sync(process)))
-    assert press(process, "cut", 3)[3] == "cut"
+    assert all(2 not in isr for isr in wait_until(lambda: isrs_without(process, 2)))
+    assert act_on_broker(process, "resume", 2)[2] == "running"
+    wait_until(lambda: all(isr == {1, 2, 3} for isr in in_sync(process)))
+    assert act_on_broker(process, "cut", 3)[3] == "cut"
     writer.write()
-    assert press(process, "mend", 3)[3] == "running"
-    until(lambda: all(isr == {1, 2, 3} for isr in in_sync(process)))
+    assert act_on_broker(process, "mend", 3)[3] == "running"
+    wait_until(lambda: all(isr == {1, 2, 3} for isr in in_sync(process)))
     assert read_all(process, 90) == list(range(90))
 
 
@@ -188,14 +188,13 @@ def isrs_without(process: StandaloneProcess, broker: int) -> list[set[int]] | No
 
 
 def test_orderly_stop_with_paused_isolated_and_dead_brokers(process: StandaloneProcess) -> None:
-    """On SIGTERM all live brokers flush and write their clean-shutdown marker; a killed one recovers at the next start.
-    """
+    """On SIGTERM, all live brokers write their clean-shutdown marker; a killed one recovers at the next start."""
     writer = Writer(process)
     writer.write()
-    press(process, "kill", 1)
-    press(process, "pause", 2)
-    press(process, "cut", 3)
-    assert process.stop() == ENDED_IN_ORDER
+    act_on_broker(process, "kill", 1)
+    act_on_broker(process, "pause", 2)
+    act_on_broker(process, "cut", 3)
+    assert process.stop() == ORDERLY_STATUS
     markers = [process.data_directory / f"broker-{broker}" / ".kafka_cleanshutdown" for broker in (1, 2, 3)]
     assert [marker.exists() for marker in markers] == [False, True, True]
     process.start()
@@ -203,36 +202,36 @@ def test_orderly_stop_with_paused_isolated_and_dead_brokers(process: StandaloneP
 
 
 def test_invalid_actions(process: StandaloneProcess) -> None:
-    """Repeating an action changes nothing; an impossible action is a problem with advice; a dry run does nothing."""
-    assert asked(process, "POST", "/v1/standalone/brokers/9/kill")[0] == 404
-    assert press(process, "start", 1) == {1: "running", 2: "running", 3: "running"}
-    assert press(process, "mend", 1)[1] == "running"
-    tried = asked(process, "POST", "/v1/standalone/brokers/2/kill?dry_run=true")[1]
-    assert (tried["dry_run"], tried["znodes"], tried["brokers"][1]["state"]) == (True, [], "running")
-    press(process, "kill", 2)
-    assert press(process, "kill", 2)[2] == "dead"
+    """A repeated action changes nothing, an impossible one is refused with a reason, and a dry run does nothing."""
+    assert send_request(process, "POST", "/v1/standalone/brokers/9/kill")[0] == 404
+    assert act_on_broker(process, "start", 1) == {1: "running", 2: "running", 3: "running"}
+    assert act_on_broker(process, "mend", 1)[1] == "running"
+    dry_run = send_request(process, "POST", "/v1/standalone/brokers/2/kill?dry_run=true")[1]
+    assert (dry_run["dry_run"], dry_run["znodes"], dry_run["brokers"][1]["state"]) == (True, [], "running")
+    act_on_broker(process, "kill", 2)
+    assert act_on_broker(process, "kill", 2)[2] == "dead"
     for action in ("pause", "cut"):
-        status, problem = asked(process, "POST", f"/v1/standalone/brokers/2/{action}")
+        status, problem = send_request(process, "POST", f"/v1/standalone/brokers/2/{action}")
         assert (status, problem["detail"]) == (409, "broker 2 is dead")
 
 
 def test_failed_start_can_be_repeated(process: StandaloneProcess) -> None:
-    """The reason is returned, nothing of the broker is left, and it starts once the reason is removed."""
-    press(process, "kill", 2)
-    with socket.socket() as taken:
-        taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        taken.bind(("127.0.0.1", process.port + 1))
-        taken.listen()
-        status, problem = asked(process, "POST", "/v1/standalone/brokers/2/start")
+    """A failed start returns the reason and leaves no open file; it succeeds once the reason is removed."""
+    act_on_broker(process, "kill", 2)
+    with socket.socket() as listener:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(("127.0.0.1", process.port + 1))
+        listener.listen()
+        status, problem = send_request(process, "POST", "/v1/standalone/brokers/2/start")
         assert (status, problem["title"]) == (503, "BROKER_NOT_AVAILABLE")
         assert f"broker 2 cannot start: cannot listen on PLAINTEXT://127.0.0.1:{process.port + 1}" in problem["detail"]
-        assert open_below(process, process.data_directory / "broker-2") == []
-    assert press(process, "start", 2) == {1: "running", 2: "running", 3: "running"}
-    assert process.stop() == ENDED_IN_ORDER
+        assert open_files(process, process.data_directory / "broker-2") == []
+    assert act_on_broker(process, "start", 2) == {1: "running", 2: "running", 3: "running"}
+    assert process.stop() == ORDERLY_STATUS
 
 
 def test_single_broker_has_no_actions(tmp_path: Path) -> None:
-    """The problem names the option for several brokers."""
-    with StandaloneProcess(tmp_path) as alone:
-        status, problem = asked(alone, "GET", "/v1/standalone")
+    """The error names the option that starts several brokers."""
+    with StandaloneProcess(tmp_path) as process:
+        status, problem = send_request(process, "GET", "/v1/standalone")
         assert (status, "--brokers 3" in problem["what_to_do"]) == (404, True)

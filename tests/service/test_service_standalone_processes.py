@@ -1,5 +1,4 @@
-"""Several brokers of one standalone cluster, each in its own process: they are restarted, and all end with the parent.
-"""
+"""Standalone brokers in their own processes are restarted after failures, and do not outlive the parent process."""
 
 from __future__ import annotations
 
@@ -24,13 +23,13 @@ from tests.support.standalone import StandaloneProcess
 TOPIC = "orders"
 PARTITIONS = [TopicPartition(TOPIC, number) for number in range(2)]
 START_S = 90.0
-"""Three interpreters start, on a machine that may be busy."""
+"""Time for three interpreters to start on a machine that may be busy."""
 
-ENDED_IN_ORDER = -15
-"""twistd ends by the signal that stopped it, after everything has stopped."""
+ORDERLY_STATUS = -15
+"""Exit status after an orderly stop: twistd ends by the signal that stopped it."""
 
 
-def until(condition: Callable[[], Any], timeout_s: float = 60.0) -> Any:
+def wait_until(condition: Callable[[], Any], timeout_s: float = 60.0) -> Any:
     deadline_s = time.monotonic() + timeout_s
     while not (found := condition()):
         assert time.monotonic() < deadline_s, "the condition did not become true"
@@ -39,12 +38,12 @@ def until(condition: Callable[[], Any], timeout_s: float = 60.0) -> Any:
 
 
 def children(process: StandaloneProcess) -> dict[int, int]:
-    """Return the latest process of each broker, according to the log."""
+    """Return the ID of each broker's latest process, according to the log."""
     return {int(number): int(pid) for number, pid in re.findall(r"broker (\d) is process (\d+)", process.output)}
 
 
-def lives(pid: int) -> bool:
-    """Return True if a process runs. A dead process whose status was not collected is still listed."""
+def is_running(pid: int) -> bool:
+    """Return True if a process runs; a zombie process is not running, although it is listed."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
     except FileNotFoundError:
@@ -53,7 +52,7 @@ def lives(pid: int) -> bool:
 
 
 def write(cluster: Cluster, *values: bytes) -> None:
-    """Write to both partitions, acknowledged by all replicas."""
+    """Write values to both partitions, with acknowledgements of all replicas."""
     with Producer(cluster) as producer:
         for value in values:
             for partition in PARTITIONS:
@@ -76,21 +75,21 @@ def all_in_sync(cluster: Cluster) -> bool:
 
 @pytest.fixture
 def process(tmp_path: Path) -> Iterator[StandaloneProcess]:
-    running = StandaloneProcess(tmp_path, brokers=2, arguments=("--processes",))
+    standalone = StandaloneProcess(tmp_path, brokers=2, arguments=("--processes",))
     try:
-        yield running.start(START_S)
+        yield standalone.start(START_S)
     finally:
-        left = children(running).values()
-        running.kill()
-        for pid in left:
-            until(lambda pid=pid: not lives(pid))
+        pids = children(standalone).values()
+        standalone.kill()
+        for pid in pids:
+            wait_until(lambda pid=pid: not is_running(pid))
 
 
 def test_killed_broker_is_restarted(process: StandaloneProcess, tmp_path: Path) -> None:
-    """The broker's replicas are in sync again, a stop is controlled, and one process can serve the same data."""
+    """A killed broker rejoins the ISRs, an orderly stop follows, and a single process can serve the same data."""
     with Cluster(process.bootstrap_servers) as cluster:
         create_topic(cluster, TOPIC, partitions=2, replication_factor=2)
-        until(lambda: all_in_sync(cluster))
+        wait_until(lambda: all_in_sync(cluster))
         assert {partition.leader for partition in cluster.topic(TOPIC).partitions} == {1, 2}
         assert {broker.rack for broker in cluster.refresh().brokers.values()} == {socket.gethostname()}
         write(cluster, b"one", b"two")
@@ -98,18 +97,18 @@ def test_killed_broker_is_restarted(process: StandaloneProcess, tmp_path: Path) 
 
         first = children(process)
         os.kill(first[2], signal.SIGKILL)
-        until(lambda: children(process)[2] != first[2])
+        wait_until(lambda: children(process)[2] != first[2])
         assert "broker 2: ended by signal 9 (Killed); restarting it in 1 s" in process.output
         write(cluster, b"three")
-        until(lambda: "broker 2 is serving again" in process.output)
-        until(lambda: all_in_sync(cluster))
-        assert children(process)[1] == first[1], "the other continues"
+        wait_until(lambda: "broker 2 is serving again" in process.output)
+        wait_until(lambda: all_in_sync(cluster))
+        assert children(process)[1] == first[1], "the other broker continues"
         assert read(cluster) == [[b"one", b"two", b"three"]] * 2
 
     last = children(process)
-    assert process.stop(START_S) == ENDED_IN_ORDER
-    assert not any(lives(pid) for pid in last.values())
-    handed_over = r"^broker-2: .* broker 2 has handed over leadership of all its partitions$"
+    assert process.stop(START_S) == ORDERLY_STATUS
+    assert not any(is_running(pid) for pid in last.values())
+    handed_over = r"^broker-2: .* broker 2 has handed over the leadership of all its partitions$"
     assert re.search(handed_over, process.output, re.MULTILINE)
     assert process.output.splitlines()[-1].endswith(f"ZooKeeper server on port {process.coordinator_port} stopped")
     for number in (1, 2):
@@ -121,20 +120,20 @@ def test_killed_broker_is_restarted(process: StandaloneProcess, tmp_path: Path) 
 
 
 def test_no_broker_outlives_its_parent(process: StandaloneProcess) -> None:
-    """``kill -9`` of the parent ends all, also a stopped (SIGSTOP) broker; the next start recovers."""
+    """``kill -9`` of the parent ends all brokers, even one stopped by SIGSTOP; the next start recovers."""
     pids = children(process)
     os.kill(pids[2], signal.SIGSTOP)
     process.kill()
-    until(lambda: not any(lives(pid) for pid in pids.values()), 10.0)
+    wait_until(lambda: not any(is_running(pid) for pid in pids.values()), 10.0)
     process.start(START_S)
     os.kill(children(process)[1], signal.SIGSTOP)
-    assert process.stop(START_S) == ENDED_IN_ORDER, "a stopped broker is continued, and stops in order"
+    assert process.stop(START_S) == ORDERLY_STATUS, "a suspended broker is resumed, and stops in order"
     markers = [process.data_directory / f"broker-{number}" / ".kafka_cleanshutdown" for number in (1, 2)]
     assert all(marker.exists() for marker in markers)
 
 
 def test_port_in_use(tmp_path: Path) -> None:
-    """One line names the broker and the reason, and nothing is left."""
+    """A one-line error names the broker and the reason, and no process is left."""
     process = StandaloneProcess(tmp_path, brokers=2, arguments=("--processes", "--log-format", "json"))
     with socket.create_server(("127.0.0.1", process.port + 1)):
         process.launch()
@@ -146,11 +145,11 @@ def test_port_in_use(tmp_path: Path) -> None:
     assert {each.get("host") for each in lines} == {None, "broker-1", "broker-2"}
     started = {each["fields"]["process"] for each in lines if "is process" in each["message"]}
     assert len(started) == 2
-    assert not any(map(lives, started))
+    assert not any(map(is_running, started))
 
 
 def test_unknown_setting(tmp_path: Path) -> None:
-    """The error is the same as that of one process, before anything is started."""
+    """The error is the same as for a single process, and is reported before any broker starts."""
     process = StandaloneProcess(tmp_path, arguments=("--processes", "--override", "num.partition=3"))
     process.launch()
     assert process.wait(START_S) == 1
@@ -159,21 +158,21 @@ def test_unknown_setting(tmp_path: Path) -> None:
 
 
 def test_one_address_serves_all_brokers(tmp_path: Path) -> None:
-    """The shared port answers while any of the brokers runs, and clients then use the brokers' own ports."""
-    (shared,) = free_ports(1)
-    process = StandaloneProcess(tmp_path, brokers=2, arguments=("--processes", "--bootstrap-port", str(shared)))
+    """The shared port accepts clients while any broker runs; clients then use the brokers' own ports."""
+    (shared_port,) = free_ports(1)
+    process = StandaloneProcess(tmp_path, brokers=2, arguments=("--processes", "--bootstrap-port", str(shared_port)))
     try:
         process.start(START_S)
-        assert f"brokers      127.0.0.1:{shared} " in process.output
-        with Cluster(f"127.0.0.1:{shared}") as cluster:
+        assert f"brokers      127.0.0.1:{shared_port} " in process.output
+        with Cluster(f"127.0.0.1:{shared_port}") as cluster:
             create_topic(cluster, TOPIC, partitions=2, replication_factor=2)
             write(cluster, b"one")
             assert _ports(cluster) == {process.port, process.port + 1}
         killed = children(process)[2]
         os.kill(killed, signal.SIGKILL)
-        until(lambda: not lives(killed))
-        for _ in range(4):  # half of them would fail if the killed broker got its share
-            with Cluster(f"127.0.0.1:{shared}") as cluster:
+        wait_until(lambda: not is_running(killed))
+        for _ in range(4):  # half of them would fail if connections still went to the killed broker
+            with Cluster(f"127.0.0.1:{shared_port}") as cluster:
                 assert process.port in _ports(cluster)
     finally:
         process.kill()

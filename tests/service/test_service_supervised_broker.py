@@ -1,4 +1,4 @@
-"""A broker in a child process: first start, restarts with backoff, and stop."""
+"""A broker in a child process: start, restarts with backoff, and stop."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ class Child:
     def signalProcess(self, number: int) -> None:
         self.signals.append(number)
 
-    def says(self, text: str, descriptor: int = 2) -> None:
+    def write_output(self, text: str, descriptor: int = 2) -> None:
         self.protocol.childDataReceived(descriptor, text.encode())
 
-    def serves(self) -> None:
-        self.says(f"{SERVING.to_line()}\n", 1)
+    def report_ready(self) -> None:
+        self.write_output(f"{SERVING.to_line()}\n", 1)
 
-    def ends(self, status: int | None = None, number: int | None = None) -> None:
+    def exit(self, status: int | None = None, number: int | None = None) -> None:
         end = ProcessTerminated(status, number) if status or number else ProcessDone(0)
         self.protocol.processEnded(Failure(end))
 
@@ -54,7 +54,7 @@ class Child:
 class Processes(Clock):
     """A reactor that starts fake processes.
 
-    :ivar refused: number of the next starts that fail.
+    :ivar rejected: number of upcoming starts that fail.
     """
 
     def __init__(self) -> None:
@@ -78,23 +78,23 @@ class Scene:
     def __init__(self) -> None:
         self.reactor = Processes()
         self.lines: list[str] = []
-        self.kept = SupervisedBroker(self.reactor, 2, ["python", "broker"], self.lines.append)
+        self.broker = SupervisedBroker(self.reactor, 2, ["python", "broker"], self.lines.append)
 
     @property
     def child(self) -> Child:
-        """Return the latest child."""
+        """The latest child process."""
         return self.reactor.children[-1]
 
-    def begin(self) -> Deferred[BrokerAddresses]:
-        return Deferred.fromCoroutine(self.kept.start())
+    def start(self) -> Deferred[BrokerAddresses]:
+        return Deferred.fromCoroutine(self.broker.start())
 
-    def serving(self) -> None:
-        started = self.begin()
-        self.child.serves()
+    def start_serving(self) -> None:
+        started = self.start()
+        self.child.report_ready()
         assert result(started) == SERVING
 
-    def pause_until_next(self) -> int:
-        """Return the seconds until it is restarted."""
+    def wait_for_restart(self) -> int:
+        """Wait until the child is restarted, and return the seconds that it took."""
         count, seconds = len(self.reactor.children), 0
         while len(self.reactor.children) == count:
             self.reactor.advance(1)
@@ -118,24 +118,24 @@ def scene() -> Scene:
     return Scene()
 
 
-def test_start_ends_with_the_ready_message(scene: Scene) -> None:
-    """Other output is logged line by line."""
-    started = scene.begin()
-    scene.child.says("one\ntw")
-    scene.child.says("{}\n", 1)
-    scene.child.says("o\n")
+def test_start_completes_with_the_ready_message(scene: Scene) -> None:
+    """Output before the ready message is logged line by line."""
+    started = scene.start()
+    scene.child.write_output("one\ntw")
+    scene.child.write_output("{}\n", 1)
+    scene.child.write_output("o\n")
     assert not started.called
     for character in SERVING.to_line() + "\n":
-        scene.child.says(character, 1)
+        scene.child.write_output(character, 1)
     assert result(started) == SERVING
     assert scene.lines == ["one", "{}", "two"]
 
 
 def test_failed_start(scene: Scene) -> None:
-    """The child's last output is the reason, and is not logged as well; nothing is restarted."""
-    started = scene.begin()
-    scene.child.says("kreplica: the port is in use")
-    scene.child.ends(1)
+    """The child's last output is used as the error instead of being logged; the child is not restarted."""
+    started = scene.start()
+    scene.child.write_output("kreplica: the port is in use")
+    scene.child.exit(1)
     with pytest.raises(BrokerEnded, match="broker 2: the port is in use"):
         result(started)
     assert scene.lines == []
@@ -145,80 +145,80 @@ def test_failed_start(scene: Scene) -> None:
 def test_start_refused_by_the_system(scene: Scene) -> None:
     scene.reactor.rejected = 1
     with pytest.raises(OSError, match="process limit reached"):
-        result(scene.begin())
-    assert result(Deferred.fromCoroutine(scene.kept.stop())) is None
+        result(scene.start())
+    assert result(Deferred.fromCoroutine(scene.broker.stop())) is None
 
 
 @pytest.mark.parametrize(("status", "number"), [(None, None), (3, None), (None, signal.SIGKILL)])
 def test_backoff_grows(scene: Scene, status: int | None, number: int | None) -> None:
-    """The child is restarted after any end, with a backoff that grows up to a limit."""
-    scene.serving()
+    """The child is restarted however it ended, with a backoff that grows up to a limit."""
+    scene.start_serving()
     pauses = []
     for _ in range(7):
-        scene.child.ends(status, number)
-        pauses.append(scene.pause_until_next())
+        scene.child.exit(status, number)
+        pauses.append(scene.wait_for_restart())
     assert pauses == [1, 2, 4, 8, 16, 30, 30]
 
 
 def test_backoff_is_reset_after_a_stable_period(scene: Scene) -> None:
-    scene.serving()
+    scene.start_serving()
     for _ in range(3):
-        scene.child.ends(1)
-        scene.pause_until_next()
-    scene.child.serves()
+        scene.child.exit(1)
+        scene.wait_for_restart()
+    scene.child.report_ready()
     scene.reactor.advance(STABLE_S)
-    scene.child.ends(1)
-    assert scene.pause_until_next() == 1
+    scene.child.exit(1)
+    assert scene.wait_for_restart() == 1
 
 
 def test_refused_restart_is_retried(scene: Scene) -> None:
-    scene.serving()
-    scene.child.ends(1)
+    scene.start_serving()
+    scene.child.exit(1)
     scene.reactor.rejected = 2
-    assert scene.pause_until_next() == 1 + 2 + 4
+    assert scene.wait_for_restart() == 1 + 2 + 4
 
 
 def test_stop(scene: Scene) -> None:
-    """The child is continued, terminated and awaited; nothing is left."""
-    scene.serving()
-    scene.kept.resume()
-    stopped = Deferred.fromCoroutine(scene.kept.stop())
+    """The child is resumed, terminated and awaited; no timer is left."""
+    scene.start_serving()
+    scene.broker.resume()
+    stopped = Deferred.fromCoroutine(scene.broker.stop())
     assert scene.child.signals == [signal.SIGCONT, signal.SIGTERM]
     assert not stopped.called
-    scene.child.ends(None, signal.SIGTERM)
+    scene.child.exit(None, signal.SIGTERM)
     assert result(stopped) is None
     assert scene.reactor.getDelayedCalls() == []
     assert len(scene.reactor.children) == 1
 
 
 def test_stop_timeout(scene: Scene) -> None:
-    scene.serving()
-    stopped = Deferred.fromCoroutine(scene.kept.stop())
+    scene.start_serving()
+    stopped = Deferred.fromCoroutine(scene.broker.stop())
     scene.reactor.advance(STOP_S_MAX - 1)
     assert signal.SIGKILL not in scene.child.signals
     scene.reactor.advance(1)
     assert scene.child.signals[-1] == signal.SIGKILL
-    scene.child.ends(None, signal.SIGKILL)
+    scene.child.exit(None, signal.SIGKILL)
     assert result(stopped) is None
 
 
 def test_stop_during_the_backoff(scene: Scene) -> None:
-    """The stop ends at once, and the child is not restarted."""
-    scene.serving()
-    scene.child.ends(1)
-    assert result(Deferred.fromCoroutine(scene.kept.stop())) is None
+    """The stop completes at once, and the child is not restarted."""
+    scene.start_serving()
+    scene.child.exit(1)
+    assert result(Deferred.fromCoroutine(scene.broker.stop())) is None
     assert scene.reactor.getDelayedCalls() == []
 
 
 def test_stop_during_a_start(scene: Scene) -> None:
-    started = scene.begin()
+    started = scene.start()
     started.cancel()
     with pytest.raises(CancelledError):
         result(started)
-    stopped = Deferred.fromCoroutine(scene.kept.stop())
-    scene.child.serves()
+    stopped = Deferred.fromCoroutine(scene.broker.stop())
+    scene.child.report_ready()
     assert not stopped.called
-    scene.child.ends(None, signal.SIGTERM)
+    scene.child.exit(None, signal.SIGTERM)
     assert result(stopped) is None
 
 
@@ -226,19 +226,19 @@ def test_only_the_parent_notifies_systemd(scene: Scene, monkeypatch: pytest.Monk
     monkeypatch.setenv("NOTIFY_SOCKET", "/run/notify")
     monkeypatch.setenv("WATCHDOG_USEC", "60000000")
     monkeypatch.setenv("OTHER", "kept")
-    scene.begin()
+    scene.start()
     (environment,) = scene.reactor.environments
     assert environment["OTHER"] == "kept"
     assert not {"NOTIFY_SOCKET", "WATCHDOG_USEC"} & environment.keys()
 
 
 def test_output_of_children() -> None:
-    """Each line has the name in front; in JSON logs every line stays JSON."""
+    """Each line is prefixed with the broker's name; in JSON logs, each line remains a JSON object."""
     text, as_json = StringIO(), StringIO()
-    relay("text", "broker-2", text)("12:00:00 info     it is so")
-    assert text.getvalue() == "broker-2: 12:00:00 info     it is so\n"
-    for line in ('{"level": "info", "message": "it is so"}', "Fatal Python error", "{}"):
+    relay("text", "broker-2", text)("12:00:00 info     started")
+    assert text.getvalue() == "broker-2: 12:00:00 info     started\n"
+    for line in ('{"level": "info", "message": "started"}', "Fatal Python error", "{}"):
         relay("json", "broker-2", as_json)(line)
     first, *others = map(json.loads, as_json.getvalue().splitlines())
-    assert first == {"host": "broker-2", "level": "info", "message": "it is so"}
+    assert first == {"host": "broker-2", "level": "info", "message": "started"}
     assert others == [{"host": "broker-2", "message": line} for line in ("Fatal Python error", "{}")]

@@ -1,4 +1,4 @@
-"""Bytes that were appended to a log since the last sample."""
+"""Number of bytes appended to a log since the last sample."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Segment:
 
 
 class Log:
-    """Segments of a log."""
+    """Fake of a log with its segments."""
 
     def __init__(self, *segments: tuple[int, int]) -> None:
         self.segments = [Segment(*each) for each in segments]
@@ -40,5 +40,5 @@ class Log:
     ids=["same segment", "rolled", "rolled twice", "deleted by retention", "truncated", "truncated before the segment"],
 )
 def test_appended_bytes(log: Log, base: int, size: int, expected: int) -> None:
-    """Rolled segments are counted; a truncation counts as zero bytes."""
+    """Bytes in rolled segments are included; after a truncation, the result is 0."""
     assert appended_bytes(log, base, size) == expected  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""Hostile clients and failing devices: other clients of a real process continue, and its log stays readable."""
+"""With hostile clients or a failing device, a real process serves other clients, and its log remains readable."""
 
 import random
 import resource
@@ -15,39 +15,39 @@ METADATA, API_VERSIONS = 3, 18
 ALL_TOPICS = struct.pack(">i", -1) + b"\0"
 BAD_CONNECTIONS = 40
 PARTITIONS = 500
-RESIDENT_BYTES_MORE_MAX = 64 << 20
+RESIDENT_GROWTH_MAX_BYTES = 64 << 20
 
 
-def framed(content):
+def frame(content):
     return struct.pack(">i", len(content)) + content
 
 
 def request(key, version, content=b""):
-    return framed(struct.pack(">hhih", key, version, 1, 4) + b"test" + content)
+    return frame(struct.pack(">hhih", key, version, 1, 4) + b"test" + content)
 
 
-def connected(port):
-    opened = socket.create_connection(("127.0.0.1", port), 20)
-    opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    return opened
+def connect(port):
+    connection = socket.create_connection(("127.0.0.1", port), 20)
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return connection
 
 
-def read(opened, size):
+def read(connection, size):
     data = b""
     while len(data) < size:
-        more = opened.recv(size - len(data))
+        more = connection.recv(size - len(data))
         assert more, "the connection was closed"
         data += more
     return data
 
 
-def answer(opened):
-    (size,) = struct.unpack(">i", read(opened, 4))
-    return read(opened, size)
+def read_response(connection):
+    (size,) = struct.unpack(">i", read(connection, 4))
+    return read(connection, size)
 
 
 def bad_input(rng):
-    """Return invalid input, which differs each time."""
+    """Return random invalid input."""
     noise = rng.randbytes(rng.randrange(1, 2000))
     return rng.choice(
         [
@@ -57,7 +57,7 @@ def bad_input(rng):
             struct.pack(">i", 100_000_000) + noise * 10,
             struct.pack(">i", 5000) + noise,
             bytes(200),
-            b"".join(framed(rng.randbytes(rng.randrange(200))) for _ in range(20)),
+            b"".join(frame(rng.randbytes(rng.randrange(200))) for _ in range(20)),
             request(rng.randrange(70), rng.randrange(14), noise),
             b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n",
             b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc" + noise,
@@ -73,7 +73,7 @@ def process(tmp_path):
 
 @pytest.mark.parametrize("port", ["port", "coordinator_port", "admin_port"])
 def test_invalid_input_on_every_port(process, port):
-    """A producer and a consumer continue; each bad connection causes at most one log line, and no memory leak."""
+    """A producer and a consumer continue; each bad connection adds at most one log line, and memory does not grow."""
     delivered = []
     errors = []
     producer = Producer({"bootstrap.servers": process.bootstrap_servers, "error_cb": errors.append, "linger.ms": 0})
@@ -88,50 +88,49 @@ def test_invalid_input_on_every_port(process, port):
     consumer.assign([TopicPartition("good", 0, 0)])
     assert consumer.consume(1, 20)[0].value() == b"-1"
     lines, resident_bytes = process.output.count("\n"), process.resident_bytes()
-    rng, held = random.Random(port), []
+    rng, bad_connections = random.Random(port), []
     for number in range(BAD_CONNECTIONS):
-        bad = connected(getattr(process, port))
+        bad = connect(getattr(process, port))
         try:
             bad.sendall(bad_input(rng))
         except ConnectionError:
-            pass  # it was closed before all was sent
-        held.append(bad)  # half a frame stays incomplete
+            pass  # the connection was closed before all bytes were sent
+        bad_connections.append(bad)  # stays open, perhaps with an incomplete frame
         produce(number)
         assert producer.flush(20) == 0
     assert [m.value() for m in consumer.consume(BAD_CONNECTIONS, 20)] == [b"%d" % n for n in range(BAD_CONNECTIONS)]
-    assert process.resident_bytes() - resident_bytes < RESIDENT_BYTES_MORE_MAX
+    assert process.resident_bytes() - resident_bytes < RESIDENT_GROWTH_MAX_BYTES
     assert process.output.count("\n") - lines <= BAD_CONNECTIONS
     assert "Traceback" not in process.output
     assert delivered == [None] * (BAD_CONNECTIONS + 1)
     assert errors == []
-    for bad in held:
+    for bad in bad_connections:
         bad.close()
     consumer.close()
 
 
 def test_client_that_never_reads(process):
-    """The client sends thousands of requests with large responses: the broker stops reading from it, and serves other
-    clients."""
+    """The broker stops reading from a client that sends many requests but reads no responses, and serves others."""
     admin = AdminClient({"bootstrap.servers": process.bootstrap_servers})
     admin.create_topics([NewTopic("wide", PARTITIONS, 1)])["wide"].result(20)
-    bystander, greedy = connected(process.port), connected(process.port)
+    bystander, greedy = connect(process.port), connect(process.port)
     resident_bytes = process.resident_bytes()
     greedy.sendall(request(METADATA, 5, ALL_TOPICS) * 5000)
     for _ in range(20):
         bystander.sendall(request(API_VERSIONS, 0))
-        assert answer(bystander)
-    assert process.resident_bytes() - resident_bytes < RESIDENT_BYTES_MORE_MAX
-    # It was not disconnected: once it reads, it gets all of its responses.
-    first = answer(greedy)
+        assert read_response(bystander)
+    assert process.resident_bytes() - resident_bytes < RESIDENT_GROWTH_MAX_BYTES
+    # The client was not disconnected: when it reads, it gets all responses.
+    first = read_response(greedy)
     for _ in range(999):
-        assert answer(greedy) == first
+        assert read_response(greedy) == first
     greedy.close()
     bystander.close()
 
 
 def test_topics_are_deleted_and_recreated(tmp_path):
-    """A record of one topic never appears in the next of the same name, and no file is left."""
-    # A producer that asks for a topic creates it, which would be between a deletion and the next creation here.
+    """No record of a deleted topic appears in a new topic with the same name, and no file is left."""
+    # Otherwise, the producer's metadata requests could create the topic between a deletion and the next creation.
     overrides = ("--override", "auto.create.topics.enable=false", "--override", "log.segment.delete.delay.ms=0")
     with StandaloneProcess(tmp_path, arguments=overrides) as process:
         admin = AdminClient({"bootstrap.servers": process.bootstrap_servers})
@@ -149,7 +148,7 @@ def test_topics_are_deleted_and_recreated(tmp_path):
 
 
 def test_device_of_the_coordinator_fails(process):
-    """The process ends, and one line names the failed write."""
+    """The process ends, and its one-line error names the directory that cannot be written."""
     resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (0, resource.RLIM_INFINITY))
     admin = AdminClient({"bootstrap.servers": process.bootstrap_servers, "log_level": 0})
     future = admin.create_topics([NewTopic("never", 1, 1)], request_timeout=2)["never"]

@@ -1,4 +1,4 @@
-"""A broker that restarts: its registered log state, and the logs that it keeps."""
+"""Restarts of a broker: what it registers about its logs, and which logs it keeps."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from kreplica.testing.cluster.cluster import SimulatedCluster
 from kreplica.zookeeper import ZooKeeperClient
 
 
-def operator(cluster: SimulatedCluster) -> ZooKeeperClient:
-    """Return a connected ZooKeeper client."""
+def zookeeper_client(cluster: SimulatedCluster) -> ZooKeeperClient:
+    """Return a ZooKeeper client with a session."""
     runtime = cluster.simulation.host("operator").runtime
     client = ZooKeeperClient(runtime.reactor, "coordinator:2181", random=runtime.random)
     cluster.run_until(client.start())
@@ -28,18 +28,17 @@ def registration(cluster: SimulatedCluster, watcher: ZooKeeperClient, broker: in
 
 @pytest.fixture
 def cluster() -> SimulatedCluster:
-    """A running broker with a topic."""
+    """A running broker, and a topic."""
     cluster = SimulatedCluster(seed=1, overrides=["zookeeper.session.timeout.ms=6000"])
     cluster.start()
     cluster.run_until(cluster.client().create_topic("orders"))
     return cluster
 
 
-class TestReportedLoss:
+class TestIntactLogs:
     def test_kill_and_stop_lose_nothing(self, cluster: SimulatedCluster) -> None:
-        """After a kill, a normal stop, and a power loss after that, its logs are complete since the first
-        registration."""
-        watcher = operator(cluster)
+        """After a kill, or a power loss after an orderly stop, the broker registers its logs as intact."""
+        watcher = zookeeper_client(cluster)
         machine = cluster.brokers[1]
         first = registration(cluster, watcher)
         assert first.intact_since == -1
@@ -54,8 +53,8 @@ class TestReportedLoss:
         assert registration(cluster, watcher).intact_since == first.epoch
 
     def test_power_loss_may_lose_records(self, cluster: SimulatedCluster) -> None:
-        """Unsynced records may be lost: the broker reports this, and considers its logs complete from then on."""
-        watcher = operator(cluster)
+        """Unsynced records may be lost, so the logs are registered as intact only from the next registration on."""
+        watcher = zookeeper_client(cluster)
         machine = cluster.brokers[1]
         machine.power_loss()
         cluster.run_until(machine.start())
@@ -66,28 +65,28 @@ class TestReportedLoss:
         assert registration(cluster, watcher).intact_since == after.epoch
 
     def test_session_expiry_loses_nothing(self, cluster: SimulatedCluster) -> None:
-        """The same process registers again with all of its records."""
-        watcher = operator(cluster)
+        """The process still has all records when it registers again, so its logs remain intact."""
+        watcher = zookeeper_client(cluster)
         first = registration(cluster, watcher)
         cluster.expire_session(1)
         cluster.run_until(lambda: cluster.brokers[1].program.fence.broker_epoch > first.epoch)
         assert registration(cluster, watcher).intact_since == first.epoch
 
 
-class TestStrays:
-    def test_logs_that_are_no_longer_its_own_are_removed(self, cluster: SimulatedCluster) -> None:
-        """While it was down one topic was deleted, one recreated and one moved: only its own logs are left."""
+class TestStrayLogs:
+    def test_logs_of_deleted_recreated_and_moved_topics(self, cluster: SimulatedCluster) -> None:
+        """A broker deletes the logs of topics that were deleted, recreated or moved while it was down."""
         client = cluster.client()
         for topic in ("deleted", "again", "moved"):
             cluster.run_until(client.create_topic(topic))
         machine = cluster.brokers[1]
         cluster.run_until(machine.stop())
-        watcher = operator(cluster)
-        again = TopicAssignment("again", UUID(int=77), {0: (1,)})
+        watcher = zookeeper_client(cluster)
+        recreated = TopicAssignment("again", UUID(int=77), {0: (1,)})
         moved = TopicAssignment("moved", UUID(int=78), {0: (2,)})
         for topic in ("deleted", "again", "moved"):
             cluster.run_until(delete_topic(watcher, topic))
-        for assignment in (again, moved):
+        for assignment in (recreated, moved):
             path = znodes.topic_path(assignment.topic)
             cluster.run_until(watcher.create(path, documents.encode_topic(assignment)))
         cluster.run_until(machine.start())
@@ -97,7 +96,7 @@ class TestStrays:
 
 
 async def delete_topic(client: ZooKeeperClient, topic: str) -> None:
-    """Delete the znodes of a topic of one partition, as a controller would."""
+    """Delete the znodes of a topic with one partition, as a controller would."""
     for path in (
         znodes.partition_state_path(topic, 0),
         znodes.partition_path(topic, 0),
