@@ -22,51 +22,51 @@ from kreplica.spark.sink.options import SinkOptions, sink_options
 from kreplica.spark.sink.task_transactions import PreparedTask, prepare_rows
 from kreplica.spark.sink.write_decision import ConcurrentRun, Task
 
-REFUSED = (ClientError, TaskTransactionAborted, ConcurrentRun)
-"""Errors of a driver that may not decide; lost rows are another error."""
+DRIVER_ERRORS = (ClientError, TaskTransactionAborted, ConcurrentRun)
+"""Errors of a driver that is not allowed to decide; the error for lost rows is not one of them."""
 
 
 def options(bootstrap: str, topic: str, **more: str) -> SinkOptions:
-    given = {"kafka.bootstrap.servers": bootstrap, "topic": topic, "kreplica.exactly.once": "many"}
-    return sink_options({**given, **{name.replace("_", "."): value for name, value in more.items()}})
+    required = {"kafka.bootstrap.servers": bootstrap, "topic": topic, "kreplica.exactly.once": "many"}
+    return sink_options({**required, **{name.replace("_", "."): value for name, value in more.items()}})
 
 
 def rows(batch_id: int, lane: int, lanes: int, count: int = 10) -> Iterator[pa.RecordBatch]:
-    """Return the rows of one task of a micro-batch."""
+    """Yield the rows of one task of a micro-batch."""
     values = [f"{batch_id}/{number}" for number in range(count) if number % lanes == lane]
     yield pa.RecordBatch.from_pydict({"value": pa.array(values, pa.string())})
 
 
-def prepare(chosen: SinkOptions, batch_id: int, lanes: int, run: str = "a", **about: Any) -> list[PreparedTask]:
-    return [prepare_lane(chosen, batch_id, lane, lanes, run, **about) for lane in range(lanes)]
+def prepare(sink: SinkOptions, batch_id: int, lanes: int, run: str = "a", **task_fields: Any) -> list[PreparedTask]:
+    return [prepare_lane(sink, batch_id, lane, lanes, run, **task_fields) for lane in range(lanes)]
 
 
 def prepare_lane(
-    chosen: SinkOptions, batch_id: int, lane: int, lanes: int, run: str = "a", **about: Any
+    sink: SinkOptions, batch_id: int, lane: int, lanes: int, run: str = "a", **task_fields: Any
 ) -> PreparedTask:
-    """Run one task.
+    """Run one task, which prepares its rows.
 
-    :param about: fields of the ``Task``: ``attempt``, ``query``.
+    :param task_fields: other fields of the ``Task``, such as ``attempt`` and ``query``.
     """
-    assert chosen.topic is not None
+    assert sink.topic is not None
     return prepare_rows(
-        rows(batch_id, lane, lanes), chosen, Task(f"sink-{chosen.topic}", batch_id, lane, run=run, **about)
+        rows(batch_id, lane, lanes), sink, Task(f"sink-{sink.topic}", batch_id, lane, run=run, **task_fields)
     )
 
 
-def visible(bootstrap: str, topic: str) -> list[str]:
-    """Return the values that readers of committed records see; no transaction may be open."""
+def visible_values(bootstrap: str, topic: str) -> list[str]:
+    """Return the sorted values that read_committed consumers see once no transaction is open."""
     with Cluster(bootstrap) as cluster:
         partitions = topic_partitions(cluster, topic)
 
-        def ended() -> dict[TopicPartition, int]:
-            """Markers arrive after the coordinator's response."""
+        def ends_without_open_transactions() -> dict[TopicPartition, int]:
+            """Return the log end offsets; markers may be written only after the coordinator's response."""
             committed, ends = (end_offsets(cluster, partitions, each) for each in reversed(Isolation))
             if committed != ends:
                 raise LeaderUnknown("a transaction is open")
             return ends
 
-        committed_ends = cluster.retrying(ended, 20.0)
+        committed_ends = cluster.retrying(ends_without_open_transactions, 20.0)
         reader_options = ReaderOptions(isolation=Isolation.READ_COMMITTED)
         starts = dict.fromkeys(partitions, EARLIEST)
         with Reader(cluster, starts, ends=committed_ends, options=reader_options) as reader:
@@ -74,48 +74,48 @@ def visible(bootstrap: str, topic: str) -> list[str]:
     return sorted(values)
 
 
-def whole(*batch_ids: int) -> list[str]:
+def all_values(*batch_ids: int) -> list[str]:
     return sorted(f"{batch_id}/{number}" for batch_id in batch_ids for number in range(10))
 
 
-def dies(*_: object) -> None:
+def kill_driver(*_: object) -> None:
     raise KeyboardInterrupt
 
 
-def dies_after(count: int) -> Callable[..., None]:
-    """Replace ``_commit_transaction`` with a function that kills the driver after this number of committed lanes."""
-    ended, really = [], exactly_once._commit_transaction
+def make_crashing_commit(count: int) -> Callable[..., None]:
+    """Return a replacement of ``_commit_transaction`` that kills the driver after ``count`` committed lanes."""
+    committed_lanes, commit_transaction = [], exactly_once._commit_transaction
 
-    def end(*given: object) -> None:
-        if len(ended) == count:
+    def commit_or_die(*arguments: object) -> None:
+        if len(committed_lanes) == count:
             raise KeyboardInterrupt
-        ended.append(given)
-        really(*given)  # type: ignore[arg-type]
+        committed_lanes.append(arguments)
+        commit_transaction(*arguments)  # type: ignore[arg-type]
 
-    return end
+    return commit_or_die
 
 
-def decide_and_die(prepared: list[PreparedTask], chosen: SinkOptions, ends: int = 0) -> None:
-    """Run a driver that is killed between its decision and the end of a commit."""
+def decide_and_die(prepared: list[PreparedTask], sink: SinkOptions, commits: int = 0) -> None:
+    """Run a driver that is killed after its decision and ``commits`` committed lanes."""
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(exactly_once, "_commit_transaction", dies_after(ends))
+        patched.setattr(exactly_once, "_commit_transaction", make_crashing_commit(commits))
         with pytest.raises(KeyboardInterrupt):
-            commit_prepared(prepared, chosen)
+            commit_prepared(prepared, sink)
 
 
 class Driver:
-    """One run of a query, which tries consecutive micro-batches with any number of tasks, until it dies."""
+    """One run of a query, which writes consecutive micro-batches with varying numbers of tasks until it dies."""
 
-    def __init__(self, world: World, run: str, batch_id: int) -> None:
-        self.world, self.random, self.run, self.batch_id = world, world.random, run, batch_id
+    def __init__(self, simulation: CrashSimulation, run: str, batch_id: int) -> None:
+        self.simulation, self.random, self.run, self.batch_id = simulation, simulation.random, run, batch_id
         self._plan()
 
     def _plan(self) -> None:
-        self.lanes = self.random.randint(1, 4) if self.world.mode == "many" else 1
+        self.lanes = self.random.randint(1, 4) if self.simulation.mode == "many" else 1
         self.prepared: dict[int, PreparedTask] = {}
 
     def step(self) -> bool:
-        """Run the next step.
+        """Run the next task, or commit.
 
         :return: True if the driver is still alive.
         """
@@ -125,35 +125,37 @@ class Driver:
                 self._run_task(self.random.choice(missing))
                 return self.random.random() > 0.05
             return self._commit()
-        except (KeyboardInterrupt, *REFUSED):
+        except (KeyboardInterrupt, *DRIVER_ERRORS):
             if self.random.random() < 0.5:
-                with suppress(*REFUSED):
-                    abort_prepared(list(self.prepared.values()), self.world.chosen)
+                with suppress(*DRIVER_ERRORS):
+                    abort_prepared(list(self.prepared.values()), self.simulation.sink)
             return False
 
     def _run_task(self, lane: int) -> None:
         for attempt in range(self.random.choice((1, 1, 1, 2))):
             self.prepared[lane] = prepare_lane(
-                self.world.chosen, self.batch_id, lane, self.lanes, self.run, attempt=attempt
+                self.simulation.sink, self.batch_id, lane, self.lanes, self.run, attempt=attempt
             )
 
     def _commit(self) -> bool:
         with pytest.MonkeyPatch.context() as patched:
-            patched.setattr(exactly_once, "_commit_transaction", dies_after(self.random.choice((0, 1, 2, 99, 99, 99))))
-            commit_prepared(list(self.prepared.values()), self.world.chosen)
+            patched.setattr(
+                exactly_once, "_commit_transaction", make_crashing_commit(self.random.choice((0, 1, 2, 99, 99, 99)))
+            )
+            commit_prepared(list(self.prepared.values()), self.simulation.sink)
         if self.random.random() < 0.2:
-            return False  # before the checkpoint is written
-        self.world.committed = max(self.world.committed, self.batch_id)
+            return False  # the driver dies before it writes the checkpoint
+        self.simulation.committed = max(self.simulation.committed, self.batch_id)
         self.batch_id += 1
         self._plan()
         return True
 
 
-class World:
-    """A checkpoint, and drivers that each act as if they were the only one."""
+class CrashSimulation:
+    """A checkpoint, and concurrent drivers, each of which acts as if it were the only one."""
 
-    def __init__(self, chosen: SinkOptions, mode: str, seed: int) -> None:
-        self.chosen, self.mode, self.random = chosen, mode, Random(seed)
+    def __init__(self, sink: SinkOptions, mode: str, seed: int) -> None:
+        self.sink, self.mode, self.random = sink, mode, Random(seed)
         self.committed = -1
         self.drivers: list[Driver] = []
         self.runs = 0

@@ -28,7 +28,7 @@ ARCHIVED = ArchiveReport(
 )
 
 
-def compared(*counted: tuple[Kind, int], lost: tuple[str, ...] = ()) -> CompareReport:
+def compare_report(*counted: tuple[Kind, int], lost: tuple[str, ...] = ()) -> CompareReport:
     counts = dict.fromkeys(Kind, 0) | dict(counted)
     return CompareReport(
         path="/a",
@@ -43,15 +43,15 @@ def compared(*counted: tuple[Kind, int], lost: tuple[str, ...] = ()) -> CompareR
     )
 
 
-class Running:
-    """Runs a command of a module with a pipeline that only records its arguments."""
+class CommandRunner:
+    """Runs a module's command with a fake pipeline that records its arguments and returns a given report."""
 
     def __init__(self, module: Any, name: str, report: Any, monkeypatch: pytest.MonkeyPatch) -> None:
         self.command = module.command
-        self.asked: list[tuple[str, Any]] = []
+        self.calls: list[tuple[str, Any]] = []
 
         def pipeline(_: Any, path: str, options: Any, __: Any) -> Any:
-            self.asked.append((path, options))
+            self.calls.append((path, options))
             return report
 
         monkeypatch.setattr(module, "open_spark", lambda *_: nullcontext())
@@ -62,13 +62,13 @@ class Running:
 
 
 def test_archive_options_and_output(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Parsed options, a table for users, and an object as JSON."""
-    run = Running(pipeline_archive, "archive", ARCHIVED, monkeypatch)
+    """Options are parsed; the output is a table or, with ``--json``, an object."""
+    run = CommandRunner(pipeline_archive, "archive", ARCHIVED, monkeypatch)
     names = ("--topics", "orders,x", "--values", "json", "--codec", "snappy", "--every", "5s", "--bootstrap", "b:1")
     flags = ("--read-uncommitted", "--follow", "--adopt")
     result = run(*names, *flags, "--option", "kafka.client.id=me", "/a")
     assert result.exit_code == 0, result.output
-    assert run.asked[0] == (
+    assert run.calls[0] == (
         "/a",
         ArchiveOptions(
             bootstrap="b:1",
@@ -86,7 +86,7 @@ def test_archive_options_and_output(monkeypatch: pytest.MonkeyPatch) -> None:
     assert summary in result.output
     result = run("--pattern", "o.*", "--json", "/a")
     assert json.loads(result.output)["topics"] == [{"topic": "orders", "partitions": 2, "records": 1000, "lag": 3}]
-    assert (run.asked[1][1].pattern, run.asked[1][1].follow_every) == ("o.*", None)
+    assert (run.calls[1][1].pattern, run.calls[1][1].follow_every) == ("o.*", None)
 
 
 @pytest.mark.parametrize(
@@ -103,22 +103,24 @@ def test_archive_options_and_output(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_archive_with_invalid_options(words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing is started."""
-    run = Running(pipeline_archive, "archive", ARCHIVED, monkeypatch)
+    """The command exits with status 2, and no pipeline is started."""
+    run = CommandRunner(pipeline_archive, "archive", ARCHIVED, monkeypatch)
     assert run(*words).exit_code == 2
-    assert not run.asked
+    assert not run.calls
 
 
-def test_the_exit_status_of_compare(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The status is 0 if they are equal, 1 for a difference or a lost file; the output has the first differences."""
-    run = Running(pipeline_compare, "compare", compared(), monkeypatch)
+def test_exit_status_of_compare(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The status is 0 if all is equal, and 1 after a difference or a lost file, which the output shows."""
+    run = CommandRunner(pipeline_compare, "compare", compare_report(), monkeypatch)
     result = run("--topics", "orders", "--as", "orders=again", "--show", "5", "--bootstrap", "b:1", "/a")
     assert result.exit_code == 0, result.output
-    assert run.asked == [
+    assert run.calls == [
         ("/a", CompareOptions(bootstrap="b:1", topics=("orders",), others={"orders": "again"}, shown_max=5))
     ]
     assert "90 records compared, 0 differences; 10 deleted from topics" in result.output
-    run = Running(pipeline_compare, "compare", compared((Kind.MISSING, 2), (Kind.OUT_OF_ORDER, 1)), monkeypatch)
+    run = CommandRunner(
+        pipeline_compare, "compare", compare_report((Kind.MISSING, 2), (Kind.OUT_OF_ORDER, 1)), monkeypatch
+    )
     result = run("/a")
     assert result.exit_code == 1
     assert "3 differences" in result.output
@@ -128,7 +130,7 @@ def test_the_exit_status_of_compare(monkeypatch: pytest.MonkeyPatch) -> None:
     found = json.loads(result.output)
     assert found["differences"][1]["kind"] == "out of order"
     assert found["partitions"][0]["counts"]["missing"] == 2
-    run = Running(pipeline_compare, "compare", compared(lost=("topic=orders/x.parquet",)), monkeypatch)
+    run = CommandRunner(pipeline_compare, "compare", compare_report(lost=("topic=orders/x.parquet",)), monkeypatch)
     result = run("/a")
     assert result.exit_code == 1
     assert "/a/topic=orders/x.parquet is missing" in result.output

@@ -1,4 +1,4 @@
-"""Files of an archive and their validity."""
+"""Files of an archive, and how they are validated."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from kreplica.spark.pipelines.archive.layout import (
 from kreplica.spark.pipelines.archive.stream_checkpoint import UnknownCheckpoint, batch_ends, batch_numbers
 
 STORE = LocalStore()
-ABOUT = ArchiveDescription(cluster_id="abc", topics=("a", "b"), made_ms=1)
+DESCRIPTION = ArchiveDescription(cluster_id="abc", topics=("a", "b"), made_ms=1)
 
 
 def batch(number: int, start: int, end: int, *days: str) -> Batch:
@@ -34,14 +34,14 @@ def batch(number: int, start: int, end: int, *days: str) -> Batch:
     return Batch(number, (ArchivedRange("a", 0, start, end, end - start),), files, 5)
 
 
-def test_only_complete_batches_count(tmp_path: Path) -> None:
-    """Batches are ordered by number; ranges, counts and files are those of all batches."""
-    write_description(str(tmp_path), ABOUT, STORE)
+def test_only_complete_batches_are_read(tmp_path: Path) -> None:
+    """Complete batches are ordered by number; the archive's ranges, counts and files cover all of them."""
+    write_description(str(tmp_path), DESCRIPTION, STORE)
     for number, start, end in ((0, 5, 10), (2, 20, 30), (10, 30, 31), (1, 10, 20)):
         write_batch(str(tmp_path), batch(number, start, end, "2026-11-22", "2026-11-23"), STORE)
     (tmp_path / "_archive" / "batches" / "11.json.writing").write_text("{")
     archive = read_archive(f"{tmp_path}/")
-    assert archive.description == ABOUT
+    assert archive.description == DESCRIPTION
     assert [each.number for each in archive.batches] == [0, 1, 2, 10]
     assert archive.batches[1] == batch(1, 10, 20, "2026-11-22", "2026-11-23")
     assert archive.spans == {TopicPartition("a", 0): (5, 31)}
@@ -56,22 +56,22 @@ def test_only_complete_batches_count(tmp_path: Path) -> None:
     assert (file.topic, file.day) == ("a", "2026-11-23")
 
 
-def test_the_error_of_an_invalid_archive(tmp_path: Path) -> None:
-    """A directory, an archive of a newer release, damaged metadata: each error names the file."""
+def test_invalid_archive(tmp_path: Path) -> None:
+    """For a missing, newer or damaged metadata file, the error names the file."""
     with pytest.raises(NoArchive, match=r"is not an archive \(_archive/archive.json is missing\)"):
         read_archive(str(tmp_path))
-    note = Path(archive_file(str(tmp_path)))
-    note.parent.mkdir()
-    for text, told in (
+    file = Path(archive_file(str(tmp_path)))
+    file.parent.mkdir()
+    for text, message in (
         ('{"format": 2}', "format 2, but this release reads only 1"),
         ("{", "archive.json is not a metadata file of an archive"),
         ("[]", "archive.json is not a metadata file of an archive"),
         ('{"format": 1}', "the cluster ID is missing"),
     ):
-        note.write_text(text)
-        with pytest.raises(NoArchive, match=told.replace("(", r"\(")):
+        file.write_text(text)
+        with pytest.raises(NoArchive, match=message.replace("(", r"\(")):
             read_archive(str(tmp_path))
-    write_description(str(tmp_path), ABOUT, STORE)
+    write_description(str(tmp_path), DESCRIPTION, STORE)
     STORE.write(batch_file(str(tmp_path), 3), '{"format": 1, "batch": 3, "ranges": [{"topic": "a"}], "files": []}')
     with pytest.raises(NoArchive, match=r"batches/3\.json"):
         read_archive(str(tmp_path))
@@ -79,15 +79,15 @@ def test_the_error_of_an_invalid_archive(tmp_path: Path) -> None:
 
 
 def test_unknown_fields_of_later_releases_are_ignored(tmp_path: Path) -> None:
-    """Unknown fields of the same format are ignored."""
-    write_description(str(tmp_path), ABOUT, STORE)
-    note = Path(archive_file(str(tmp_path)))
-    note.write_text(json.dumps({**json.loads(note.read_text()), "more": 1}))
-    assert read_archive(str(tmp_path)).description == ABOUT
+    """Fields that a later release adds to the same format are ignored."""
+    write_description(str(tmp_path), DESCRIPTION, STORE)
+    file = Path(archive_file(str(tmp_path)))
+    file.write_text(json.dumps({**json.loads(file.read_text()), "more": 1}))
+    assert read_archive(str(tmp_path)).description == DESCRIPTION
 
 
-def test_a_note_is_written_atomically(tmp_path: Path) -> None:
-    """A new note is written under another name and renamed."""
+def test_metadata_is_written_atomically(tmp_path: Path) -> None:
+    """Writing replaces the file and leaves no temporary file."""
     path = f"{tmp_path}/folder/note.json"
     assert STORE.read(path) is None
     STORE.write(path, "one")
@@ -101,7 +101,7 @@ def test_a_note_is_written_atomically(tmp_path: Path) -> None:
 
 
 def test_one_run_at_a_time(tmp_path: Path) -> None:
-    """The second run is rejected until the first one has ended."""
+    """A second run is rejected until the first one has released its lock."""
     lock = f"{tmp_path}/_archive/lock"
     with STORE.exclusive_lock(lock), pytest.raises(StoreError, match="another run"), STORE.exclusive_lock(lock):
         pass
@@ -125,16 +125,16 @@ def test_paths(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         store_of("s3a://bucket/data")
 
 
-def test_a_checkpoint_contains_the_end_of_a_batch(tmp_path: Path) -> None:
-    """The end is in Spark's own format; anything else is rejected."""
+def test_end_offsets_of_a_batch_in_a_checkpoint(tmp_path: Path) -> None:
+    """Offsets are read in the format of Spark's checkpoints; anything else is rejected."""
     offsets = Path(checkpoint(str(tmp_path))) / "offsets"
     offsets.mkdir(parents=True)
     (offsets / "0").write_text('v1\n{"batchWatermarkMs":0}\n{"a": {"0": 5, "1": 7}}')
     (offsets / "12").write_text('v1\n{"batchWatermarkMs":0}\n{"a": {"0": 6}}\n{"b": {"0": 6}}')
     (offsets / ".0.crc").touch()
-    where = checkpoint(str(tmp_path))
-    assert batch_numbers(where, STORE) == [0, 12]
-    assert batch_ends(where, 0, STORE) == {TopicPartition("a", 0): 5, TopicPartition("a", 1): 7}
-    assert batch_ends(where, 1, STORE) is None
+    path = checkpoint(str(tmp_path))
+    assert batch_numbers(path, STORE) == [0, 12]
+    assert batch_ends(path, 0, STORE) == {TopicPartition("a", 0): 5, TopicPartition("a", 1): 7}
+    assert batch_ends(path, 1, STORE) is None
     with pytest.raises(UnknownCheckpoint, match="offsets/12"):
-        batch_ends(where, 12, STORE)
+        batch_ends(path, 12, STORE)

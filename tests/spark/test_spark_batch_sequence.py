@@ -1,4 +1,4 @@
-"""Batches numbered by a driver: a restarted driver commits decided batches and continues after them."""
+"""Batches that a driver numbers: a restarted driver commits decided batches, and continues after them."""
 
 from __future__ import annotations
 
@@ -38,51 +38,53 @@ def client(brokers: KafkaCluster) -> Iterator[Cluster]:
 
 
 def prepare(brokers: KafkaCluster, topic: str, number: int, after: int) -> tuple[list[PreparedTask], SinkOptions]:
-    """Run each lane, which writes one row with the batch's number."""
-    given = {"kafka.bootstrap.servers": brokers.bootstrap_servers, "topic": topic, "kreplica.exactly.once": "many",
+    """Run one task per lane, each of which writes a row with the batch's number."""
+    values = {"kafka.bootstrap.servers": brokers.bootstrap_servers, "topic": topic, "kreplica.exactly.once": "many",
              "kreplica.batch.id": str(number), "kreplica.batch.after": str(after)}  # fmt: skip
-    chosen = sink_options(given)
+    options = sink_options(values)
     row = pa.RecordBatch.from_pydict({"value": pa.array([str(number)])})
-    return [prepare_rows(iter([row]), chosen, Task(topic, number, lane)) for lane in range(LANES)], chosen
+    return [prepare_rows(iter([row]), options, Task(topic, number, lane)) for lane in range(LANES)], options
 
 
-def visible(client: Cluster, topic: str) -> list[str]:
-    """Return the values that readers of committed records see when no transaction is open."""
+def visible_values(client: Cluster, topic: str) -> list[str]:
+    """Return the sorted values that read_committed consumers see once no transaction is open."""
     partition = TopicPartition(topic, 0)
 
-    def ended() -> dict[TopicPartition, int]:
+    def end_without_open_transactions() -> dict[TopicPartition, int]:
         committed = end_offsets(client, [partition], Isolation.READ_COMMITTED)
         if committed != end_offsets(client, [partition]):
             raise LeaderUnknown("a transaction is open")
         return committed
 
     options = ReaderOptions(isolation=Isolation.READ_COMMITTED)
-    with Reader(client, {partition: 0}, ends=client.retrying(ended, 20.0), options=options) as reader:
+    with Reader(
+        client, {partition: 0}, ends=client.retrying(end_without_open_transactions, 20.0), options=options
+    ) as reader:
         return sorted((record.value or b"").decode() for record in reader.records())
 
 
-def test_a_driver_dies_between_decision_and_commit(
+def test_driver_dies_between_decision_and_commit(
     brokers: KafkaCluster, client: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A restart commits the decided batch once; a driver that only reads it also receives the decision."""
+    """``last_decided`` returns the decided batch, and each restarted driver finds it committed once."""
     assert BatchSequence(client, "dies", "a test").begin() == -1
-    prepared, chosen = prepare(brokers, "dies", 7, -1)
+    prepared, options = prepare(brokers, "dies", 7, -1)
     with monkeypatch.context() as patched:
-        patched.setattr(exactly_once, "_commit_transaction", _dies)
+        patched.setattr(exactly_once, "_commit_transaction", _kill_driver)
         with pytest.raises(KeyboardInterrupt):
-            commit_prepared(prepared, chosen)
+            commit_prepared(prepared, options)
     assert BatchSequence(client, "dies", "a test").last_decided() == 7
     for _ in range(2):
         assert BatchSequence(client, "dies", "a test").begin() == 7
-        assert visible(client, "dies") == ["7"] * LANES
+        assert visible_values(client, "dies") == ["7"] * LANES
 
 
-def _dies(*_: object) -> None:
+def _kill_driver(*_: object) -> None:
     raise KeyboardInterrupt
 
 
-def test_a_driver_dies_during_the_next_batch(brokers: KafkaCluster, client: Cluster) -> None:
-    """Its tasks have taken over the lanes: this neither loses rows nor reports a loss."""
+def test_driver_dies_during_the_next_batch(brokers: KafkaCluster, client: Cluster) -> None:
+    """If tasks of the next batch have already taken over the lanes, no row is lost, and no loss is reported."""
     sequence = BatchSequence(client, "ahead", "a test")
     sequence.begin()
     commit_prepared(*prepare(brokers, "ahead", 1, -1))
@@ -90,7 +92,7 @@ def test_a_driver_dies_during_the_next_batch(brokers: KafkaCluster, client: Clus
     prepare(brokers, "ahead", 2, 1)
     assert BatchSequence(client, "ahead", "a test").begin() == 1
     commit_prepared(*prepare(brokers, "ahead", 5, 1))
-    assert visible(client, "ahead") == ["1"] * LANES + ["5"] * LANES
+    assert visible_values(client, "ahead") == ["1"] * LANES + ["5"] * LANES
 
 
 def test_two_drivers_at_the_same_time(brokers: KafkaCluster, client: Cluster) -> None:
@@ -101,11 +103,11 @@ def test_two_drivers_at_the_same_time(brokers: KafkaCluster, client: Cluster) ->
         prepare(brokers, "two-runs", 15, -1)
     with pytest.raises(ConcurrentRun, match="10 is already decided"):
         prepare(brokers, "two-runs", 9, -1)
-    assert visible(client, "two-runs") == ["10"] * LANES
+    assert visible_values(client, "two-runs") == ["10"] * LANES
 
 
-def test_a_name_in_use(client: Cluster) -> None:
-    """A sequence of another source is not continued."""
+def test_name_used_by_another_source(client: Cluster) -> None:
+    """A sequence that belongs to another source is not continued."""
     BatchSequence(client, "other", "orders").begin()
     sequence = BatchSequence(client, "other", "payments")
     for call in (sequence.begin, sequence.last_decided):
@@ -114,8 +116,8 @@ def test_a_name_in_use(client: Cluster) -> None:
     assert BatchSequence(client, "other", "orders").last_decided() == -1
 
 
-def test_an_invalid_batch_number() -> None:
-    """The option is checked before anything is written."""
-    given = {"kafka.bootstrap.servers": "a:1", "topic": "t", "kreplica.batch.id": "3", "kreplica.batch.after": "3"}
+def test_invalid_batch_number() -> None:
+    """A batch number that does not increase is refused when the options are parsed."""
+    values = {"kafka.bootstrap.servers": "a:1", "topic": "t", "kreplica.batch.id": "3", "kreplica.batch.after": "3"}
     with pytest.raises(ValueError, match=r"'kreplica.batch.after': kreplica.batch.id must be set to a larger number"):
-        sink_options(given)
+        sink_options(values)

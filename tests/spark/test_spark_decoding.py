@@ -1,4 +1,4 @@
-"""Record batches decode to the same Arrow columns as to records; errors name the position."""
+"""Decoding record batches to Arrow columns gives the same records and errors as reading record by record."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ BATCH = st.tuples(
 )
 
 
-def built(rows, base_offset=0, **options):
+def build(rows, base_offset=0, **options):
     builder = BatchBuilder(base_offset=base_offset, **options)
     offset = base_offset - 1
     for timestamp_ms, key, value, headers, step in rows:
@@ -35,7 +35,7 @@ def built(rows, base_offset=0, **options):
     return builder.build()
 
 
-def decoded(*batches: bytes, with_headers: bool = True) -> DecodedRecords:
+def decode_batches(*batches: bytes, with_headers: bool = True) -> DecodedRecords:
     sections = [open_section(parse_header(batch), memoryview(batch)) for batch in batches]
     return decode(sections, with_headers=with_headers)
 
@@ -54,15 +54,15 @@ def rows_of(found: DecodedRecords) -> list[Record]:
 @settings(max_examples=150)
 @given(st.lists(BATCH, min_size=1, max_size=4))
 def test_columns_equal_the_records(batches) -> None:
-    """They equal records read one by one: several batches, codecs, gaps, nulls, headers, both timestamp types."""
-    made, next_offset = [], 0
+    """Columns equal the records read one by one, with several batches, codecs, gaps, nulls, headers and types."""
+    encoded_batches, next_offset = [], 0
     for rows, codec, timestamp_type in batches:
-        batch = built(rows, next_offset, codec=codec, timestamp_type=timestamp_type)
+        batch = build(rows, next_offset, codec=codec, timestamp_type=timestamp_type)
         next_offset = parse_header(batch).next_offset
-        made.append(batch)
-    found = decoded(*made)
-    assert rows_of(found) == [record for batch in made for record in iter_records(batch)]
-    kinds = [int(parse_header(batch).timestamp_type) for batch in made for _ in iter_records(batch)]
+        encoded_batches.append(batch)
+    found = decode_batches(*encoded_batches)
+    assert rows_of(found) == [record for batch in encoded_batches for record in iter_records(batch)]
+    kinds = [int(parse_header(batch).timestamp_type) for batch in encoded_batches for _ in iter_records(batch)]
     assert found.timestamp_types.tolist() == kinds
     assert found.keys.type == found.values.type == pa.binary()
     assert found.headers is not None
@@ -71,10 +71,10 @@ def test_columns_equal_the_records(batches) -> None:
     found.values.validate(full=True)
 
 
-def test_a_range_of_offsets() -> None:
-    """The first batch may start before the range, the last may end after it."""
-    batch = built([(10 + number, b"k", b"%d" % number, (), 2) for number in range(10)], 100)
-    found = decoded(batch, with_headers=False)
+def test_range_of_offsets() -> None:
+    """The first batch may start before the requested range, and the last one may end after it."""
+    batch = build([(10 + number, b"k", b"%d" % number, (), 2) for number in range(10)], 100)
+    found = decode_batches(batch, with_headers=False)
     assert found.headers is None
     assert found.offsets.tolist() == list(range(101, 121, 2))
     part = found.between(104, 110)
@@ -86,22 +86,22 @@ def test_a_range_of_offsets() -> None:
 
 
 def test_batches_without_records() -> None:
-    """Compaction leaves empty batches; they contribute no rows."""
-    full = built([(1, None, b"v", (("h", b"x"),), 1)])
+    """Empty batches, which compaction may leave, contribute no rows."""
+    full = build([(1, None, b"v", (("h", b"x"),), 1)])
     header = parse_header(full)
     empty = seal(header._replace(record_count=0, attributes=0), b"")
-    assert rows_of(decoded(empty)) == []
-    assert rows_of(decoded(empty, full, empty)) == [Record(0, 1, None, b"v", (("h", b"x"),))]
+    assert rows_of(decode_batches(empty)) == []
+    assert rows_of(decode_batches(empty, full, empty)) == [Record(0, 1, None, b"v", (("h", b"x"),))]
 
 
 def test_large_numbers() -> None:
-    """Varints of every length in sizes, offsets and timestamp differences."""
+    """Sizes, offset deltas and timestamp deltas are decoded for varints of every length."""
     now = int(datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC).timestamp() * 1000)
     sizes = [0, 1, 63, 64, 8191, 8192, 1_048_575, 1_048_576]
     rows = [(now * (-1) ** number, b"k" * size, b"v" * size, (), 100_000) for number, size in enumerate(sizes)]
     rows[1] = (-1, *rows[1][1:])
-    batch = built(rows)
-    assert rows_of(decoded(batch)) == list(iter_records(batch))
+    batch = build(rows)
+    assert rows_of(decode_batches(batch)) == list(iter_records(batch))
 
 
 def outcome(read, batch):
@@ -115,9 +115,9 @@ def as_text(headers: Headers) -> Headers:
     return tuple((name.encode(errors="surrogateescape").decode(errors="replace"), data) for name, data in headers)
 
 
-def test_a_malformed_record_is_named() -> None:
-    """Any changed byte causes a ProtocolError or valid records, but no other error."""
-    batch = built([(number, b"key", b"value", (("h", b"x"),) if number % 3 == 0 else (), 1) for number in range(9)])
+def test_damaged_records_raise_the_same_errors() -> None:
+    """For changed bytes, both decoders return the same records, or raise ProtocolError with the same text."""
+    batch = build([(number, b"key", b"value", (("h", b"x"),) if number % 3 == 0 else (), 1) for number in range(9)])
     random, refused = Random(1), 0
     for _ in range(2000):
         damaged = bytearray(batch)
@@ -125,62 +125,65 @@ def test_a_malformed_record_is_named() -> None:
             damaged[random.randrange(HEADER_SIZE, len(batch))] = random.choice(
                 (0, 1, 2, 0x7F, 0x80, 0xFF, random.randrange(256))
             )
-        wanted = outcome(lambda batch: list(iter_records(batch)), bytes(damaged))
-        found = outcome(lambda batch: rows_of(decoded(batch)), bytes(damaged))
-        if isinstance(wanted, str):
+        expected = outcome(lambda batch: list(iter_records(batch)), bytes(damaged))
+        found = outcome(lambda batch: rows_of(decode_batches(batch)), bytes(damaged))
+        if isinstance(expected, str):
             refused += 1
-            assert found == wanted
+            assert found == expected
         else:
-            assert found == [each._replace(headers=as_text(each.headers)) for each in wanted]
+            assert found == [each._replace(headers=as_text(each.headers)) for each in expected]
     assert refused > 1000
 
 
 def many_batches(random: Random, count: int, sizes: tuple[int, ...]) -> list[bytes]:
-    """Return batches as producers of small batches write them."""
-    made, next_offset = [], 0
+    """Return many batches of about ten records each."""
+    batches, next_offset = [], 0
     for _ in range(count):
         rows = [(random.randrange(1 << 41), random.choice((None, b"key")), b"v" * random.choice(sizes), (), 1)
                 for _ in range(random.choice((1, 9, 10, 10, 11)))]  # fmt: skip
-        made.append(built(rows, next_offset))
+        batches.append(build(rows, next_offset))
         next_offset += len(rows)
-    return made
+    return batches
 
 
 @pytest.mark.parametrize("sizes", [(0, 10, 50, 60, 70, 1000), (5, 8180, 8200)])
 def test_many_batches_in_parallel(sizes: tuple[int, ...]) -> None:
-    """Records are decoded in parallel over batches, except records that are too long."""
-    made = many_batches(Random(1), 200, sizes)
-    found = decoded(*made)
-    assert rows_of(found) == [record for batch in made for record in iter_records(batch)]
+    """Small records of many batches are decoded in parallel; the result is the same."""
+    batches = many_batches(Random(1), 200, sizes)
+    found = decode_batches(*batches)
+    assert rows_of(found) == [record for batch in batches for record in iter_records(batch)]
     found.values.validate(full=True)
 
 
-def test_a_malformed_record_among_many_batches() -> None:
-    """The error is the same as for the batch alone, and readable records are the same."""
+def test_damaged_record_among_many_batches() -> None:
+    """The result is the same records or the same error as for the damaged batch alone."""
     random, refused = Random(2), 0
-    made = many_batches(random, 100, (0, 10, 70))
+    batches = many_batches(random, 100, (0, 10, 70))
     for _ in range(300):
-        at = random.randrange(len(made))
-        damaged = bytearray(made[at])
+        index = random.randrange(len(batches))
+        damaged = bytearray(batches[index])
         damaged[random.randrange(HEADER_SIZE, len(damaged))] = random.randrange(256)
-        wanted = outcome(lambda batch: list(iter_records(batch)), bytes(damaged))
-        found = outcome(lambda batch, at=at: rows_of(decoded(*made[:at], batch, *made[at + 1 :])), bytes(damaged))
-        if isinstance(wanted, str):
+        expected = outcome(lambda batch: list(iter_records(batch)), bytes(damaged))
+        found = outcome(
+            lambda batch, index=index: rows_of(decode_batches(*batches[:index], batch, *batches[index + 1 :])),
+            bytes(damaged),
+        )
+        if isinstance(expected, str):
             refused += 1
-            assert found == wanted
+            assert found == expected
         else:
-            first = sum(len(list(iter_records(batch))) for batch in made[:at])
-            assert found[first : first + len(wanted)] == [
-                each._replace(headers=as_text(each.headers)) for each in wanted
+            first = sum(len(list(iter_records(batch))) for batch in batches[:index])
+            assert found[first : first + len(expected)] == [
+                each._replace(headers=as_text(each.headers)) for each in expected
             ]
     assert 50 < refused < 250
 
 
 def test_overflowing_sizes() -> None:
-    """A value of nearly 2**63 bytes, whose end overflows to a small number, is rejected."""
-    batch = bytearray(built([(0, None, b"v" * 20, (), 1)]))
+    """A value size of nearly 2**63 bytes, which would overflow, is rejected."""
+    batch = bytearray(build([(0, None, b"v" * 20, (), 1)]))
     huge = b"\xfe\xff\xff\xff\xff\xff\xff\xff\xff\x01"
-    at = batch.index(b"v" * 20) - 1
-    batch[at : at + len(huge)] = huge
+    index = batch.index(b"v" * 20) - 1
+    batch[index : index + len(huge)] = huge
     with pytest.raises(ProtocolError):
-        decoded(bytes(batch))
+        decode_batches(bytes(batch))

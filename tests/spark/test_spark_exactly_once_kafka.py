@@ -1,4 +1,4 @@
-"""The exactly-once sink on Apache Kafka; needs Java and Maven, and is part of the soak."""
+"""The exactly-once sink with Apache Kafka; these soak tests need Java and Maven."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from exactly_once_scene import World, decide_and_die, options, prepare, visible, whole
+from exactly_once_scene import CrashSimulation, all_values, decide_and_die, options, prepare, visible_values
 
 from kreplica.blocking import Cluster
 from kreplica.blocking.admin import create_topic
@@ -33,7 +33,7 @@ def bootstrap(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathF
         apache_kafka.server_class_path(request.param)
         apache_kafka.class_path()
     except apache_kafka.NoKafka as missing:
-        pytest.skip(f"not tried on Apache Kafka: {missing}")
+        pytest.skip(f"not tested with Apache Kafka: {missing}")
     with KraftCluster(tmp_path_factory.mktemp("kraft"), request.param) as kafka:
         with Cluster(kafka.bootstrap_servers) as client:
             for topic in ("redriven", "fewer", "strict", *(f"{mode}-{seed}" for mode in MODES for seed in SEEDS)):
@@ -42,32 +42,32 @@ def bootstrap(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathF
         range_reading.close_clusters()
 
 
-def test_a_driver_dies_between_decision_and_commit(bootstrap: str) -> None:
+def test_driver_dies_between_decision_and_commit(bootstrap: str) -> None:
     """The next driver commits the decided batch; lanes left by an attempt with more tasks are found and aborted."""
-    chosen = options(bootstrap, "redriven")
-    decide_and_die(prepare(chosen, 0, 3), chosen, 1)
-    commit_prepared(prepare(chosen, 0, 2, "b"), chosen)
-    assert visible(bootstrap, "redriven") == whole(0)
-    prepare(chosen, 1, 4, "b")
-    commit_prepared(prepare(chosen, 1, 2, "c"), chosen)
-    assert visible(bootstrap, "redriven") == whole(0, 1)
+    sink = options(bootstrap, "redriven")
+    decide_and_die(prepare(sink, 0, 3), sink, 1)
+    commit_prepared(prepare(sink, 0, 2, "b"), sink)
+    assert visible_values(bootstrap, "redriven") == all_values(0)
+    prepare(sink, 1, 4, "b")
+    commit_prepared(prepare(sink, 1, 2, "c"), sink)
+    assert visible_values(bootstrap, "redriven") == all_values(0, 1)
 
 
 def test_transactions_without_a_timeout(bootstrap: str) -> None:
-    """Apache Kafka has none: the option fails with an error, and other options work."""
-    chosen = options(bootstrap, "strict", kreplica_two_phase="required")
+    """Apache Kafka does not support them, so requiring them is an error."""
+    sink = options(bootstrap, "strict", kreplica_two_phase="required")
     with pytest.raises(UnsupportedVersion, match="KIP-939"):
-        prepare(chosen, 0, 1)
+        prepare(sink, 0, 1)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("mode", MODES)
-def test_crashes_at_random(bootstrap: str, mode: str, seed: int) -> None:
-    """The same test as on kreplica."""
-    chosen = options(bootstrap, f"{mode}-{seed}", kreplica_exactly_once=mode)
-    world = World(chosen, mode, seed)
-    while world.committed < 4:
-        world.step()
-    last = world.committed + 1
-    commit_prepared(prepare(chosen, last, 1, "f"), chosen)
-    assert visible(bootstrap, f"{mode}-{seed}") == whole(*range(last + 1))
+def test_random_crashes(bootstrap: str, mode: str, seed: int) -> None:
+    """The same test as with kreplica brokers."""
+    sink = options(bootstrap, f"{mode}-{seed}", kreplica_exactly_once=mode)
+    simulation = CrashSimulation(sink, mode, seed)
+    while simulation.committed < 4:
+        simulation.step()
+    last = simulation.committed + 1
+    commit_prepared(prepare(sink, last, 1, "f"), sink)
+    assert visible_values(bootstrap, f"{mode}-{seed}") == all_values(*range(last + 1))

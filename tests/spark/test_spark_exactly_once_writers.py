@@ -1,4 +1,4 @@
-"""Writers of exactly-once rows, called as Spark calls them."""
+"""Exactly-once writers, called as Spark calls them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Enter = Callable[..., None]
 
 
 class Context:
-    """Spark's task context."""
+    """Fake of Spark's task context."""
 
     def __init__(self, partition: int, attempt: int, properties: dict[str, str]) -> None:
         self.partition, self.attempt, self.properties = partition, attempt, properties
@@ -47,13 +47,13 @@ class Context:
 
 @pytest.fixture
 def enter(monkeypatch: pytest.MonkeyPatch) -> Enter:
-    """Return a function that makes the test a task."""
+    """A function that sets the task context of the test."""
 
-    def become(partition: int, attempt: int = 0, **properties: str) -> None:
+    def set_context(partition: int, attempt: int = 0, **properties: str) -> None:
         context = Context(partition, attempt, {name.replace("_", "."): value for name, value in properties.items()})
         monkeypatch.setattr(writers, "TaskContext", type("TaskContext", (), {"get": staticmethod(lambda: context)}))
 
-    return become
+    return set_context
 
 
 @pytest.fixture(scope="module")
@@ -65,9 +65,9 @@ def brokers() -> Iterator[KafkaCluster]:
 
 
 def batch_writer(brokers: KafkaCluster, topic: str, batch_id: int, **more: str) -> ExactlyOnceBatchWriter:
-    given = {"kafka.bootstrap.servers": brokers.bootstrap_servers, "topic": topic, "kreplica.exactly.once": "many",
+    options = {"kafka.bootstrap.servers": brokers.bootstrap_servers, "topic": topic, "kreplica.exactly.once": "many",
              "kreplica.sink.id": f"sink-{topic}", "kreplica.batch.id": str(batch_id)} | more  # fmt: skip
-    writer = KreplicaDataSource(given).writer(SCHEMA, overwrite=False)
+    writer = KreplicaDataSource(options).writer(SCHEMA, overwrite=False)
     assert isinstance(writer, ExactlyOnceBatchWriter)
     return writer
 
@@ -77,7 +77,7 @@ def row(value: str) -> Iterator[pa.RecordBatch]:
 
 
 def run_job(writer: ExactlyOnceBatchWriter, enter: Enter, *values: str) -> list[PreparedTask]:
-    """Run tasks with copies of the planned writer."""
+    """Run one task per value, each with an unpickled copy of the writer."""
     messages = []
     for partition, value in enumerate(values):
         enter(partition)
@@ -87,7 +87,7 @@ def run_job(writer: ExactlyOnceBatchWriter, enter: Enter, *values: str) -> list[
     return messages
 
 
-def visible(brokers: KafkaCluster, topic: str) -> list[str]:
+def visible_values(brokers: KafkaCluster, topic: str) -> list[str]:
     with Cluster(brokers.bootstrap_servers) as cluster:
         starts = dict.fromkeys(topic_partitions(cluster, topic), EARLIEST)
         options = ReaderOptions(isolation=Isolation.READ_COMMITTED)
@@ -99,69 +99,69 @@ def cluster_ends(cluster: Cluster, topic: str) -> dict[TopicPartition, int]:
     return end_offsets(cluster, topic_partitions(cluster, topic))
 
 
-def test_batches_one_after_the_other(brokers: KafkaCluster, enter: Enter) -> None:
-    """Each batch is written once, by any number of tasks; an empty list of messages is allowed."""
+def test_consecutive_batches(brokers: KafkaCluster, enter: Enter) -> None:
+    """Each batch is written once, whatever its number of tasks; commit and abort accept missing messages."""
     for batch_id, values in enumerate((("a", "b"), ("c",), ("d", "e", "f"))):
         writer = batch_writer(brokers, "batches", batch_id)
         writer.commit(list(run_job(writer, enter, *values)))
     batch_writer(brokers, "batches", 3).commit([])
     batch_writer(brokers, "batches", 3).abort([None])
-    assert visible(brokers, "batches") == list("abcdef")
+    assert visible_values(brokers, "batches") == list("abcdef")
 
 
-def test_a_retried_batch(brokers: KafkaCluster, enter: Enter) -> None:
-    """The same number writes nothing more; an older one is rejected, because its rows are unknown."""
+def test_retried_batch(brokers: KafkaCluster, enter: Enter) -> None:
+    """A retry with the same number writes nothing; an older number is rejected, because its rows may differ."""
     writer = batch_writer(brokers, "tried", 7)
     writer.commit(list(run_job(writer, enter, "a", "b")))
-    again = batch_writer(brokers, "tried", 7)
-    messages = run_job(again, enter, "a", "b", "c")
+    retried_writer = batch_writer(brokers, "tried", 7)
+    messages = run_job(retried_writer, enter, "a", "b", "c")
     assert [each.was_decided for each in messages] == [True] * 3
-    again.commit(list(messages))
-    again.abort(list(messages))
-    assert visible(brokers, "tried") == ["a", "b"]
+    retried_writer.commit(list(messages))
+    retried_writer.abort(list(messages))
+    assert visible_values(brokers, "tried") == ["a", "b"]
     with pytest.raises(ConcurrentRun, match="batch 6 of sink sink-tried: batch 7 is already decided"):
         run_job(batch_writer(brokers, "tried", 6), enter, "x")
 
 
-def test_a_batch_that_failed(brokers: KafkaCluster, enter: Enter) -> None:
-    """Its tasks' rows are aborted and block no reader; then the same number is written."""
+def test_failed_batch(brokers: KafkaCluster, enter: Enter) -> None:
+    """The rows of a failed batch are aborted and block no reader; then the same number can be written."""
     writer = batch_writer(brokers, "failed", 0)
     writer.abort([*run_job(writer, enter, "a", "b"), None])
-    again = batch_writer(brokers, "failed", 0)
-    again.commit(list(run_job(again, enter, "a")))
-    assert visible(brokers, "failed") == ["a"]
+    retried_writer = batch_writer(brokers, "failed", 0)
+    retried_writer.commit(list(run_job(retried_writer, enter, "a")))
+    assert visible_values(brokers, "failed") == ["a"]
 
 
 def test_two_writes_with_one_name(brokers: KafkaCluster, enter: Enter) -> None:
-    """The second write is not a retry: it has another target, and is rejected."""
+    """A second write with the same name and number, but another target, is rejected."""
     writer = batch_writer(brokers, "twice", 0)
     writer.commit(list(run_job(writer, enter, "a")))
     with pytest.raises(SinkOfOtherQuery, match="written to topic twice, but this write is to topic batches"):
         run_job(batch_writer(brokers, "batches", 0, **{"kreplica.sink.id": "sink-twice"}), enter, "a")
 
 
-def test_planning_processes_are_distinguished(brokers: KafkaCluster, enter: Enter) -> None:
-    """Lanes belong to one planning process, so that two drivers never take over each other's; attempts differ, too."""
+def test_runs_differ_between_processes(brokers: KafkaCluster, enter: Enter) -> None:
+    """Writers planned in different processes have different runs, so drivers do not share lanes."""
     writer = batch_writer(brokers, "batches", 9)
     enter(3, attempt=2)
-    mine = writer._task()
-    assert (mine.lane, mine.attempt) == (3, 2)
-    assert batch_writer(brokers, "batches", 10)._task().run == mine.run
+    task = writer._task()
+    assert (task.lane, task.attempt) == (3, 2)
+    assert batch_writer(brokers, "batches", 10)._task().run == task.run
     reading, writing = os.pipe()
     child = os.fork()
     if not child:  # pragma: no cover
         os.write(writing, batch_writer(brokers, "batches", 9)._task().run.encode())
         os._exit(0)
     os.waitpid(child, 0)
-    theirs = os.read(reading, 100).decode()
+    run_of_child = os.read(reading, 100).decode()
     os.close(reading)
     os.close(writing)
-    assert theirs
-    assert theirs != mine.run
+    assert run_of_child
+    assert run_of_child != task.run
 
 
-def test_a_batch_within_a_stream(brokers: KafkaCluster, enter: Enter) -> None:
-    """In ``foreachBatch`` the stream's query is known: a new checkpoint's batches differ from the old one's."""
+def test_batch_within_a_stream(brokers: KafkaCluster, enter: Enter) -> None:
+    """In ``foreachBatch``, batches of different queries are distinguished."""
     properties = {name.replace(".", "_"): value for name, value in QUERY.items()}
     enter(0, **properties)
     writer = batch_writer(brokers, "nested", 0)
@@ -169,28 +169,32 @@ def test_a_batch_within_a_stream(brokers: KafkaCluster, enter: Enter) -> None:
     enter(0, **(properties | {"sql_streaming_queryId": "query-2"}))
     with pytest.raises(SinkOfOtherQuery, match=r"is used by query query-1 .*, but this is batch 0 of query query-2"):
         batch_writer(brokers, "nested", 0).write(row("b"))
-    assert visible(brokers, "nested") == ["a"]
+    assert visible_values(brokers, "nested") == ["a"]
 
 
-def test_a_stream(brokers: KafkaCluster, enter: Enter) -> None:
-    """The query names the sink and Spark numbers its micro-batches; a task without these IDs is rejected."""
-    given = {"kafka.bootstrap.servers": brokers.bootstrap_servers, "topic": "streamed", "kreplica.exactly.once": "many"}
-    writer = KreplicaDataSource(given).streamWriter(SCHEMA, overwrite=False)
+def test_stream(brokers: KafkaCluster, enter: Enter) -> None:
+    """The sink's ID and batch number come from Spark; a task without them is rejected."""
+    options = {
+        "kafka.bootstrap.servers": brokers.bootstrap_servers,
+        "topic": "streamed",
+        "kreplica.exactly.once": "many",
+    }
+    writer = KreplicaDataSource(options).streamWriter(SCHEMA, overwrite=False)
     assert isinstance(writer, ExactlyOnceWriter)
     enter(0, **{name.replace(".", "_"): value for name, value in QUERY.items()})
     task = writer._task()
     assert (task.sink_id, task.query, task.batch_id, task.is_stream) == ("query-1", "query-1", 0, True)
     writer.commit([writer.write(row("a"))], 0)
-    assert visible(brokers, "streamed") == ["a"]
+    assert visible_values(brokers, "streamed") == ["a"]
     enter(0)
     with pytest.raises(RuntimeError, match="did not set the IDs"):
         writer.write(row("b"))
 
 
 def test_required_options_of_a_batch(brokers: KafkaCluster) -> None:
-    """A name and a number, which identify it in a retry."""
-    given = {"kafka.bootstrap.servers": brokers.bootstrap_servers, "topic": "t", "kreplica.exactly.once": "one"}
+    """A batch write requires a name and a number, which identify a retry; a stream does not accept a number."""
+    options = {"kafka.bootstrap.servers": brokers.bootstrap_servers, "topic": "t", "kreplica.exactly.once": "one"}
     with pytest.raises(ValueError, match=r"requires kreplica\.sink\.id and kreplica\.batch\.id"):
-        KreplicaDataSource(given | {"kreplica.sink.id": "s"}).writer(SCHEMA, overwrite=False)
+        KreplicaDataSource(options | {"kreplica.sink.id": "s"}).writer(SCHEMA, overwrite=False)
     with pytest.raises(ValueError, match=r"'kreplica\.batch\.id' is not valid for streams"):
-        KreplicaDataSource(given | {"kreplica.batch.id": "1"}).streamWriter(SCHEMA, overwrite=False)
+        KreplicaDataSource(options | {"kreplica.batch.id": "1"}).streamWriter(SCHEMA, overwrite=False)

@@ -15,11 +15,11 @@ PATH = "hdfs://name/archive/archive.json"
 
 
 class Crash(Exception):
-    """The process ends."""
+    """Simulates the end of the process."""
 
 
 class FileSystem:
-    """The part of Hadoop's ``FileSystem`` that the store uses; files are visible while they are written.
+    """Fake of the part of Hadoop's ``FileSystem`` that the store uses; files are visible while they are written.
 
     :ivar changes_left: number of changes before the process crashes.
     """
@@ -62,7 +62,7 @@ class FileSystem:
 
 
 class Path(str):
-    """Hadoop's ``Path``."""
+    """Fake of Hadoop's ``Path``."""
 
     system: FileSystem
 
@@ -81,7 +81,7 @@ def new_store(system: FileSystem) -> HadoopStore:
 
 
 def test_write_and_replace() -> None:
-    """Only the file itself remains."""
+    """After a file is replaced, no other file remains."""
     system = FileSystem()
     store = new_store(system)
     assert store.read(PATH) is None
@@ -92,8 +92,8 @@ def test_write_and_replace() -> None:
 
 
 @pytest.mark.parametrize("changes", range(8))
-def test_a_crash_leaves_the_old_or_the_new_text(changes: int) -> None:
-    """After a crash at any change, the file can be read, and written again."""
+def test_crash_leaves_the_old_or_the_new_text(changes: int) -> None:
+    """After a crash at any change, the file can be read and written again."""
     system = FileSystem()
     store = new_store(system)
     store.write(PATH, "old")
@@ -108,8 +108,8 @@ def test_a_crash_leaves_the_old_or_the_new_text(changes: int) -> None:
 
 
 @pytest.mark.parametrize("changes", range(4))
-def test_a_crash_before_the_first_text(changes: int) -> None:
-    """A file that is not complete does not exist."""
+def test_crash_while_a_file_is_created(changes: int) -> None:
+    """After a crash, the new file is either complete or read as missing."""
     system = FileSystem()
     store = new_store(system)
     system.changes_left = changes

@@ -1,4 +1,4 @@
-"""The schema of JSON values grows, and never shrinks."""
+"""The schema of JSON values only grows."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from kreplica.spark.pipelines.json_schema import History, merge_schemas, read_hi
 
 
 def struct(**fields: DataType) -> StructType:
-    made = StructType()
+    schema = StructType()
     for name, kind in fields.items():
-        made = made.add(name, kind)
-    return made
+        schema = schema.add(name, kind)
+    return schema
 
 
 @pytest.mark.parametrize(
-    ("known", "found", "becomes", "is_changed"),
+    ("known", "found", "expected", "is_changed"),
     [
         (LongType(), LongType(), LongType(), False),
         (LongType(), DoubleType(), DoubleType(), True),
@@ -47,11 +47,11 @@ def struct(**fields: DataType) -> StructType:
         (struct(a=LongType()), struct(a=StringType(), b=LongType()), struct(a=StringType(), b=LongType()), True),
     ],
 )
-def test_a_field_of_two_types(known: DataType, found: DataType, becomes: DataType, is_changed: bool) -> None:
-    """Numbers are widened, incompatible types become text, nested fields are merged in the same way."""
-    assert merge_schemas(struct(x=known), struct(x=found)) == (struct(x=becomes), is_changed)
-    again = merge_schemas(struct(x=becomes), struct(x=found))
-    assert again == (struct(x=becomes), False)
+def test_field_with_two_types(known: DataType, found: DataType, expected: DataType, is_changed: bool) -> None:
+    """Numbers are widened, incompatible types become strings, and nested fields are merged likewise."""
+    assert merge_schemas(struct(x=known), struct(x=found)) == (struct(x=expected), is_changed)
+    again = merge_schemas(struct(x=expected), struct(x=found))
+    assert again == (struct(x=expected), False)
 
 
 def test_new_fields_are_appended() -> None:
@@ -61,25 +61,23 @@ def test_new_fields_are_appended() -> None:
 
 
 def test_names_that_differ_only_by_case() -> None:
-    """The first one is kept: a table with both is not readable."""
+    """Only the first name is kept, because a table with both could not be read."""
     assert merge_schemas(struct(a=LongType()), struct(A=StringType())) == (struct(a=LongType()), False)
     assert merge_schemas(StructType(), struct(B=LongType(), b=StringType())).schema == struct(B=LongType())
 
 
-def test_the_number_of_fields_is_limited() -> None:
-    """Existing fields are kept; new ones are added up to the limit, also in nested structs."""
+def test_number_of_fields_is_limited() -> None:
+    """Existing fields are kept, and new ones are added up to the limit, even in nested structs."""
     found = struct(**{f"f{number}": LongType() for number in range(10)})
     assert len(merge_schemas(struct(a=LongType()), found, fields_max=4).schema.fields) == 4
     inner = merge_schemas(StructType(), struct(x=found), fields_max=4).schema
     assert len(inner["x"].dataType.fields) == 4
     nine = struct(**{f"g{number}": LongType() for number in range(9)})
-    assert merge_schemas(nine, found, fields_max=4).schema.names == [
-        f"g{number}" for number in range(9)
-    ]
+    assert merge_schemas(nine, found, fields_max=4).schema.names == [f"g{number}" for number in range(9)]
 
 
-def test_the_history_of_a_schema_is_stored(tmp_path: Path) -> None:
-    """A batch without new fields changes nothing; a changed type renames the column from this batch on."""
+def test_history_of_a_schema_is_stored(tmp_path: Path) -> None:
+    """A batch without new fields changes nothing; from a batch with a changed type on, the column has a new name."""
     history = History().with_batch(struct(a=LongType()), 3)
     assert history.with_batch(struct(a=LongType()), 4) is history
     history = history.with_batch(struct(b=LongType()), 5)

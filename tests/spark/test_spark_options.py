@@ -16,12 +16,12 @@ from kreplica.spark.source.positions import AtTime, CommonOffset, NoMatch, Parti
 BROKERS = {"kafka.bootstrap.servers": "a:9092"}
 
 
-def options(is_streaming: bool = False, **given: str):
-    return source_options({**BROKERS, "subscribe": "t", **given}, is_streaming=is_streaming)
+def options(is_streaming: bool = False, **values: str):
+    return source_options({**BROKERS, "subscribe": "t", **values}, is_streaming=is_streaming)
 
 
 def test_defaults() -> None:
-    """A batch reads everything, a stream only new records."""
+    """By default, a batch reads all records, and a stream only new ones."""
     batch, stream = options(), options(is_streaming=True)
     assert batch.selection == Topics(("t",))
     assert (batch.starting, batch.ending) == (CommonOffset(-2), CommonOffset(-1))
@@ -31,8 +31,8 @@ def test_defaults() -> None:
     assert pickle.loads(pickle.dumps(stream)) == stream
 
 
-def test_names_in_any_case_and_values() -> None:
-    """Spark passes names in lower case."""
+def test_names_in_any_case() -> None:
+    """Option names are case-insensitive, because Spark passes them in lower case."""
     found = source_options(
         {
             "KAFKA.bootstrap.servers": "a:1,b:2",
@@ -61,7 +61,7 @@ def test_names_in_any_case_and_values() -> None:
 
 
 def test_partitions_offsets_and_times() -> None:
-    """JSON as in Spark's guide; timestamps for all partitions override those for each, and both override offsets."""
+    """Timestamps override offsets, and a timestamp for all partitions overrides timestamps per partition."""
     t0, t1 = TopicPartition("t", 0), TopicPartition("t", 1)
     found = source_options(
         {**BROKERS, "assign": '{"t": [0, 1]}', "startingOffsets": '{"t": {"0": 23, "1": -2}}'}, is_streaming=False
@@ -77,14 +77,14 @@ def test_partitions_offsets_and_times() -> None:
     assert from_json({"t": {"0": 4, "1": 5}}) == {t0: 4, t1: 5}
 
 
-def test_a_subset_of_columns() -> None:
-    """The columns are in the requested order."""
+def test_subset_of_columns() -> None:
+    """Columns are returned in the requested order."""
     assert source_columns({"Kreplica.Columns": "value, offset"}) == ("value", "offset")
     assert source_columns({"kreplica.columns": "headers"}) == ("headers",)
 
 
 @pytest.mark.parametrize(
-    ("given", "text"),
+    ("values", "text"),
     [
         ({"subscribePattern": "x"}, "only one of"),
         ({"subscribe": " , "}, "is empty"),
@@ -112,28 +112,28 @@ def test_a_subset_of_columns() -> None:
         ({"kreplica.source": "segments"}, "must be set together"),
     ],
 )  # fmt: skip
-def test_errors_name_the_option(given: dict[str, str], text: str) -> None:
-    """The error names the option and the expected value."""
+def test_errors_name_the_option(values: dict[str, str], text: str) -> None:
+    """The error names the option, and states the expected value or the reason."""
     with pytest.raises(ValueError, match=re.escape(text)):
-        options(**given)
+        options(**values)
 
 
 @pytest.mark.parametrize(
-    ("given", "text"),
+    ("values", "text"),
     [
         ({"endingOffsets": "latest"}, "not valid in streaming"),
         ({"maxTriggerDelay": "soon"}, "expected a duration"),
         ({"assign": "[1]"}, "only one of"),
     ],
 )
-def test_errors_of_streaming_options(given: dict[str, str], text: str) -> None:
-    """These include errors of batch options."""
+def test_errors_of_streaming_options(values: dict[str, str], text: str) -> None:
+    """For a stream, batch options are errors too."""
     with pytest.raises(ValueError, match=re.escape(text)):
-        options(is_streaming=True, **given)
+        options(is_streaming=True, **values)
 
 
 def test_unsupported_client_settings_log_a_warning(caplog: pytest.LogCaptureFixture) -> None:
-    """They are Kafka's, and harmless."""
+    """Settings of Kafka's client that have no effect here are ignored with a warning."""
     with caplog.at_level(logging.WARNING):
         options(**{"kafka.metrics.num.samples": "2", "kafka.client.id": "me"}, maxOffsetsPerTrigger="5")
     assert "kafka.metrics.num.samples" in caplog.text

@@ -1,4 +1,4 @@
-"""Tasks have about equal size, and micro-batches respect their limits."""
+"""Offset ranges are split into tasks of about equal size, and micro-batches respect their limit."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ def partition(number: int) -> TopicPartition:
 
 @given(SIZES, st.none() | st.integers(1, 40), st.none() | st.integers(1, 3000))
 def test_parts_cover_the_range(sizes, min_partitions, records_max) -> None:
-    """Each offset is in one part, in order; no part is empty or too large."""
+    """Each offset is in one part, parts are in order, and no part is empty or too large."""
     ranges = [OffsetRange(partition(number), 100, 100 + size) for number, size in enumerate(sizes)]
     parts = split(ranges, min_partitions=min_partitions, records_max=records_max)
     assert all(0 < part.size <= (records_max or 10_000) for part in parts)
-    for whole in ranges:
-        own = [part for part in parts if part.partition == whole.partition]
+    for range_ in ranges:
+        own = [part for part in parts if part.partition == range_.partition]
         covered = [offset for part in own for offset in (part.start, part.end)]
         assert covered == sorted(covered)
-        assert sum(part.size for part in own) == whole.size
+        assert sum(part.size for part in own) == range_.size
     if min_partitions is not None and sum(sizes) >= 100 * min_partitions:
         assert len(parts) >= min_partitions / 2
 
 
 def test_large_ranges_have_more_parts() -> None:
-    """The numbers of parts are in proportion to the sizes."""
+    """The number of parts is proportional to the size of a range."""
     ranges = [OffsetRange(partition(0), 0, 900), OffsetRange(partition(1), 0, 100)]
     assert [part.partition.partition for part in split(ranges, min_partitions=10)] == [0] * 9 + [1]
     assert split(ranges) == ranges
@@ -39,14 +39,14 @@ def test_large_ranges_have_more_parts() -> None:
 
 
 @given(SIZES, st.integers(1, 20_000))
-def test_a_micro_batch_is_limited(sizes, count_max) -> None:
-    """Partitions contribute in proportion to their available records, at least one each; no offset decreases."""
+def test_micro_batch_is_limited(sizes, count_max) -> None:
+    """The limit is shared in proportion to available records, and each partition with records contributes some."""
     available = {partition(number): 50 + size for number, size in enumerate(sizes)}
     start = dict.fromkeys(available, 50)
     ends = limit_ends(start, available, count_max)
-    taken = {each: ends[each] - 50 for each in available}
-    assert all(0 <= taken[each] <= available[each] - 50 for each in available)
-    assert all(taken[each] > 0 for each in available if available[each] > 50)
-    assert sum(taken.values()) <= count_max + len(sizes)
+    counts = {each: ends[each] - 50 for each in available}
+    assert all(0 <= counts[each] <= available[each] - 50 for each in available)
+    assert all(counts[each] > 0 for each in available if available[each] > 50)
+    assert sum(counts.values()) <= count_max + len(sizes)
     if sum(sizes) <= count_max:
         assert ends == available

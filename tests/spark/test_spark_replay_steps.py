@@ -1,4 +1,4 @@
-"""Steps of a replay: for all sizes and restarts, each offset is in one step."""
+"""Steps of a replay: whatever the sizes and restarts, each offset is in one step."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ P0, P1, Q0 = TopicPartition("p", 0), TopicPartition("p", 1), TopicPartition("q",
 ALL = Selection()
 
 
-def units(random: Random) -> list[SourceUnit]:
-    """Return units as in an archive, with consecutive ranges of each partition."""
+def random_units(random: Random) -> list[SourceUnit]:
+    """Return source units as in an archive, with consecutive ranges of each partition."""
     ends = {P0: 100, P1: 0, Q0: 7}
     found = []
     for number in random.sample(range(100), random.randint(1, 12)):
         sizes = {each: random.choice((0, 1, 5, 40, 1000)) for each in ends}
         found.append((number, sizes))
-    made = []
+    units = []
     for number, sizes in sorted(found, key=lambda each: each[0]):
         ranges = tuple(OffsetRange(each, ends[each], ends[each] + size) for each, size in sizes.items() if size)
-        made.append(SourceUnit(number, ranges, random.choice((0, 1000, 100_000))))
+        units.append(SourceUnit(number, ranges, random.choice((0, 1000, 100_000))))
         ends = {each: ends[each] + size for each, size in sizes.items()}
-    return made
+    return units
 
 
 def offsets(steps: list[Step]) -> list[tuple[TopicPartition, int]]:
@@ -43,22 +43,22 @@ def offsets(steps: list[Step]) -> list[tuple[TopicPartition, int]]:
 
 @pytest.mark.parametrize("seed", range(40))
 def test_each_offset_is_in_one_step(seed: int) -> None:
-    """Each offset is in one step even if later runs, with other sizes and more units, continue earlier ones."""
+    """Later runs, with other limits and more units, continue earlier ones, and each offset is in one step."""
     random = Random(seed)
-    whole = units(random)
-    expected = [(each.partition, offset) for unit in whole for each in unit.ranges for offset in range(*each[1:])]
+    all_units = random_units(random)
+    expected = [(each.partition, offset) for unit in all_units for each in unit.ranges for offset in range(*each[1:])]
     done: list[Step] = []
     after = NOTHING_DONE
-    for last in [*sorted(random.choices(range(len(whole)), k=4)), len(whole)]:
+    for last in [*sorted(random.choices(range(len(all_units)), k=4)), len(all_units)]:
         planned = plan_steps(
-            whole[:last], ALL, records_max=random.choice((1, 7, 100, 5000)), bytes_max=random.choice((10, 500, 10**9)),
-            after=after,
+            all_units[:last], ALL, records_max=random.choice((1, 7, 100, 5000)),
+            bytes_max=random.choice((10, 500, 10**9)), after=after,
         )  # fmt: skip
-        taken = planned if last == len(whole) else planned[: random.randint(0, len(planned))]
-        done += taken
+        executed = planned if last == len(all_units) else planned[: random.randint(0, len(planned))]
+        done += executed
         after = done[-1].position if done else after
         assert [step.position for step in planned] == sorted({step.position for step in planned})
-        assert all(step.position > after for step in planned[len(taken) :])
+        assert all(step.position > after for step in planned[len(executed) :])
     found = offsets(done)
     assert sorted(found) == sorted(expected)
     for partition in (P0, P1, Q0):
@@ -67,7 +67,7 @@ def test_each_offset_is_in_one_step(seed: int) -> None:
 
 
 def test_steps_are_bounded_and_full() -> None:
-    """By offsets and by bytes; small units are combined."""
+    """Offsets and bytes of a step are limited, and small units are combined into one step."""
     many = [SourceUnit(number, (OffsetRange(P0, 10 * number, 10 * number + 10),), 100) for number in range(100)]
     assert [step.size for step in plan_steps(many, ALL, records_max=250, bytes_max=10**9)] == [250] * 4
     assert [step.size for step in plan_steps(many, ALL, records_max=10**9, bytes_max=5000)] == [500] * 2
@@ -77,8 +77,8 @@ def test_steps_are_bounded_and_full() -> None:
     assert [[each.size for each in step.ranges] for step in one] == [[60, 20]] * 10
 
 
-def test_excluded_ranges_are_left_out() -> None:
-    """Excluded topics and offsets; a step without offsets does not exist."""
+def test_only_selected_ranges_are_planned() -> None:
+    """Excluded topics and offsets are in no step, and there are no empty steps."""
     both = [SourceUnit(0, (OffsetRange(P0, 0, 100), OffsetRange(Q0, 0, 100)))]
     chosen = Selection({"p"}, {P0: 30}, {P0: 60})
     steps = plan_steps(both, chosen, records_max=20, bytes_max=1)
@@ -87,14 +87,14 @@ def test_excluded_ranges_are_left_out() -> None:
     assert plan_steps(both, Selection({"x"}), records_max=20, bytes_max=1) == []
 
 
-def test_an_oversized_source_unit() -> None:
-    """Positions within a unit have 32 bits."""
+def test_oversized_source_unit() -> None:
+    """A unit whose positions do not fit into 32 bits is refused."""
     with pytest.raises(SourceUnitTooLarge, match="source unit 5 has"):
         plan_steps([SourceUnit(5, (OffsetRange(P0, 0, 1 << 32),))], ALL, records_max=1 << 40, bytes_max=1)
 
 
 def test_lanes_are_balanced() -> None:
-    """The largest partition has its own lane if it is as large as all others together."""
+    """A partition that is as large as all others together has its own lane."""
     ranges = [OffsetRange(P0, 0, 10), OffsetRange(P1, 0, 4), OffsetRange(Q0, 0, 5)]
     assert assign_tasks(ranges, 2) == {P0: 0, P1: 1, Q0: 1}
     assert assign_tasks(ranges, 1) == dict.fromkeys((P0, P1, Q0), 0)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 
 import pyarrow as pa
 import pytest
-from audited_here import audited
+from local_audit import run_audit
 from pyspark.sql.types import StringType, StructField, StructType
 
 from kreplica.client_core.errors import AuthenticationFailed, ClientError
@@ -31,8 +31,8 @@ USERS = {
 
 @pytest.fixture(scope="module")
 def cluster(kafka_cluster_factory: Callable[..., KafkaCluster]) -> Iterator[KafkaCluster]:
-    with kafka_cluster_factory(3, topics={"orders": 2}, users=USERS) as made:
-        yield made
+    with kafka_cluster_factory(3, topics={"orders": 2}, users=USERS) as kafka:
+        yield kafka
     range_reading.close_clusters()
 
 
@@ -42,21 +42,21 @@ def options_of(cluster: KafkaCluster, user: str, **more: str) -> dict[str, str]:
 
 
 def write(options: dict[str, str], values: list[str]) -> None:
-    made = DefaultSource(options)
-    writer = pickle.loads(pickle.dumps(made.writer(TEXT, overwrite=False)))
+    data_source = DefaultSource(options)
+    writer = pickle.loads(pickle.dumps(data_source.writer(TEXT, overwrite=False)))
     batch = pa.RecordBatch.from_pydict({"value": pa.array(values)})
     writer.commit([writer.write(iter([batch]))])
 
 
 def read(options: dict[str, str]) -> list[bytes]:
-    made = DefaultSource(options)
-    reader = pickle.loads(pickle.dumps(made.reader(schema=made.schema())))
+    data_source = DefaultSource(options)
+    reader = pickle.loads(pickle.dumps(data_source.reader(schema=data_source.schema())))
     tasks = pickle.loads(pickle.dumps(reader.partitions()))
     return [row["value"] for task in tasks for batch in reader.read(task) for row in batch.to_pylist()]
 
 
-def test_written_and_read(cluster: KafkaCluster) -> None:
-    """ACLs decide on reads and writes; the driver and the tasks authenticate."""
+def test_write_and_read(cluster: KafkaCluster) -> None:
+    """The driver and the tasks authenticate, and ACLs allow or deny their reads and writes."""
     values = [f"{number}" for number in range(100)]
     write(options_of(cluster, "writer", topic="orders"), values)
     found = read(options_of(cluster, "reader", subscribe="orders"))
@@ -69,7 +69,7 @@ def test_written_and_read(cluster: KafkaCluster) -> None:
 
 
 def test_certificate_authority_as_text(cluster: KafkaCluster) -> None:
-    """Executors then need no file."""
+    """With the certificates in an option, executors need no file."""
     assert cluster.ca_file is not None
     options = options_of(cluster, "reader", subscribe="orders")
     del options["kafka.ssl.truststore.location"]
@@ -91,7 +91,7 @@ def other_authority() -> str:
 
 
 def test_audit(cluster: KafkaCluster) -> None:
-    """Replicas are fetched from each broker over TLS."""
+    """An audit fetches the replicas of each broker over TLS."""
     config = cluster.java_config()
     bootstrap = config.pop("bootstrap.servers")
     options = AuditOptions(
@@ -100,14 +100,14 @@ def test_audit(cluster: KafkaCluster) -> None:
         topics=frozenset({"orders"}),
         security=ConnectionSecurity.of(config),
     )
-    report = audited(options)
+    report = run_audit(options)
     assert {len(each.coverages) for each in report.partitions} - {0} == {3}, "three replicas of each written partition"
     assert not report.notes
     assert not [each for each in report.partitions if each.differences]
 
 
 def test_wrong_password(cluster: KafkaCluster) -> None:
-    """The error names the user and not the password."""
+    """The error names the user, and does not contain the password."""
     options = options_of(cluster, "reader", subscribe="orders")
     password = cluster.password("reader")
     options["kafka.sasl.jaas.config"] = options["kafka.sasl.jaas.config"].replace(password, "planted-secret-1")
@@ -130,7 +130,7 @@ SECRETS = {
 
 
 def test_secrets_are_not_shown() -> None:
-    """They are in no representation of options, which may end in a log."""
+    """The ``repr`` of options, which may be logged, contains no secret."""
     source = source_options({**SECRETS, "subscribe": "orders"}, is_streaming=False)
     sink = sink_options({**SECRETS, "topic": "orders"})
     archive = ArchiveOptions(bootstrap="h:1", topics=("orders",), kafka=SECRETS)
@@ -145,7 +145,7 @@ def test_secrets_are_not_shown() -> None:
 
 
 @pytest.mark.parametrize(
-    ("changed", "text"),
+    ("overrides", "text"),
     [
         ({"kafka.security.protocol": "TLS"}, "security.protocol=TLS: the protocols are PLAINTEXT, SSL"),
         ({"kafka.sasl.mechanism": "GSSAPI"}, "GSSAPI"),
@@ -154,16 +154,16 @@ def test_secrets_are_not_shown() -> None:
         ({"kafka.sasl.jaas.config": JAAS.replace("username", "user")}, "sasl.jaas.config"),
     ],
 )
-def test_errors_of_settings(changed: dict[str, str], text: str) -> None:
-    """The driver finds them before a task starts; they name the setting and show no secret."""
+def test_invalid_settings(overrides: dict[str, str], text: str) -> None:
+    """The driver reports invalid settings before a task starts; the error names the setting and contains no secret."""
     with pytest.raises(ValueError, match="options kafka") as caught:
-        sink_options({**SECRETS, **changed, "topic": "orders"})
+        sink_options({**SECRETS, **overrides, "topic": "orders"})
     assert text in str(caught.value)
     assert "planted" not in str(caught.value)
 
 
 def test_missing_file() -> None:
-    """A file is read where the connection is opened."""
+    """A missing file is reported only when a connection is opened, because files are read then."""
     settings = {"security.protocol": "SSL", "ssl.truststore.type": "PEM", "ssl.truststore.location": "/absent/ca.pem"}
     security = ConnectionSecurity.of(settings)
     with pytest.raises(ValueError, match=r"ssl\.truststore\.location=/absent/ca\.pem cannot be read"):
@@ -171,6 +171,6 @@ def test_missing_file() -> None:
 
 
 def test_plaintext() -> None:
-    """It is the default, and other settings do not change it."""
+    """PLAINTEXT is the default, which settings unrelated to security do not change."""
     options = {"kafka.bootstrap.servers": "h:1", "kafka.client.id": "x", "subscribe": "orders"}
     assert source_options(options, is_streaming=True).settings.security == PLAINTEXT

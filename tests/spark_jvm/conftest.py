@@ -1,4 +1,4 @@
-"""Real Spark: one session for all of these tests, which stay in one process (tests/conftest.py)."""
+"""Real Spark: one session for all tests of this directory, which run in one process (tests/conftest.py)."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ SETTINGS = {
 
 
 TIMEOUT_S = 900
-"""Time limit of each test, including Spark's processes, which start slowly on a busy machine."""
+"""Time limit of each test; on a busy machine, Spark's processes start slowly."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Only for this directory: every conftest receives all items."""
+    """Set the time limit of the tests in this directory; each conftest receives the tests of all directories."""
     here = Path(__file__).parent
     for item in items:
         if here in item.path.parents:
@@ -36,7 +36,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """The session, with two cores."""
+    """The Spark session, with two cores."""
     warehouse: Path = tmp_path_factory.mktemp("spark")
     settings = {**SETTINGS, "spark.sql.warehouse.dir": str(warehouse), "spark.local.dir": str(warehouse)}
     session = spark_session("kreplica-tests", master="local[2]", settings=settings)

@@ -1,4 +1,4 @@
-"""A streaming query that copies one topic to another exactly once, in this session or as a separate process.
+"""A streaming query that copies one topic to another exactly once, in a given session or as a separate process.
 
 python failing_query.py '{"bootstrap": ..., "checkpoint": ...}'
 """
@@ -20,7 +20,7 @@ ROWS_PER_BATCH = 80
 
 @dataclass(frozen=True)
 class Copy:
-    """Source, target and options of the query.
+    """Target and options of the query.
 
     :param lanes: maximum number of tasks.
     """
@@ -31,10 +31,10 @@ class Copy:
     plan: str
     mode: str = "many"
     lanes: int = 4
-    patience_s: float = 800.0
+    timeout_s: float = 800.0
 
     def run(self, spark: SparkSession) -> None:
-        """Copy all records in micro-batches; raises the query's error."""
+        """Copy all records in micro-batches; raise the query's error."""
         from failing_sink import FailingSource
 
         spark.sparkContext.addPyFile(str(Path(__file__).with_name("failing_sink.py")))
@@ -43,11 +43,15 @@ class Copy:
         begin = {"subscribe": SOURCE, "startingOffsets": "earliest", "maxOffsetsPerTrigger": str(ROWS_PER_BATCH)}
         frame = spark.readStream.format("kreplica").options(**brokers, **begin).load()
         sink = frame.select("key", "value").coalesce(self.lanes).writeStream.format("kreplica_failing")
-        about = {"topic": self.topic, "kreplica.exactly.once": self.mode, "failing.plan": self.plan}
-        query = sink.options(**brokers, **about, checkpointLocation=self.checkpoint).trigger(availableNow=True).start()
-        if not query.awaitTermination(self.patience_s):
+        sink_options = {"topic": self.topic, "kreplica.exactly.once": self.mode, "failing.plan": self.plan}
+        query = (
+            sink.options(**brokers, **sink_options, checkpointLocation=self.checkpoint)
+            .trigger(availableNow=True)
+            .start()
+        )
+        if not query.awaitTermination(self.timeout_s):
             query.stop()
-            raise TimeoutError("the query takes too long")
+            raise TimeoutError("the query did not end in time")
 
 
 def command(copy: Copy) -> list[str]:
@@ -56,7 +60,7 @@ def command(copy: Copy) -> list[str]:
 
 
 def main() -> None:
-    """Run the query; tasks are tried three times."""
+    """Run the query in a session that tries each task three times."""
     from kreplica.spark.session import spark_session
 
     session = spark_session("copy", master="local[2,3]", settings={"spark.driver.memory": "512m"})

@@ -1,7 +1,7 @@
-"""A sink whose tasks and drivers fail as planned: a directory has a file for each failure, which happens once.
+"""A sink whose tasks and drivers fail as planned; a directory contains a file for each failure, which happens once.
 
-A file's name has the micro-batch, the place and the kind of the failure: ``3.decided.error``.  Workers import this
-module.
+A file's name consists of the micro-batch, the place and the kind of the failure: ``3.decided.error``.  Workers import
+this module.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from kreplica.spark.sink.options import SinkOptions
 from kreplica.spark.sink.writers import ExactlyOnceWriter
 
 TASK = "task"
-"""A task after it has prepared its rows; ``half``: after it has written some of them."""
+"""A task fails after it has prepared its rows; with ``half``, after it has written half of them."""
 
 HALF = "half"
 BEFORE, DECIDED, BETWEEN, AFTER = "before", "decided", "between", "after"
-"""The driver: before its decision, after it, after one committed lane, and after all of them."""
+"""The driver fails before its decision, after it, after one committed lane, or after all of them."""
 
 ERROR, KILL = "error", "kill"
 PLAN = "failing.plan"
@@ -36,13 +36,13 @@ class Failed(Exception):
     """A planned failure."""
 
 
-def plan_failure(plan: Path, batch_id: int, where: str, how: str) -> None:
+def plan_failure(plan: Path, batch_id: int, place: str, kind: str) -> None:
     """Plan one failure."""
     plan.mkdir(exist_ok=True)
-    (plan / f"{batch_id}.{where}.{how}").touch()
+    (plan / f"{batch_id}.{place}.{kind}").touch()
 
 
-def planned(plan: Path) -> list[str]:
+def pending_failures(plan: Path) -> list[str]:
     """Return the failures that have not happened yet."""
     return sorted(each.name for each in plan.glob("*.*.*") if each.suffix != ".done")
 
@@ -55,14 +55,14 @@ class FailingSource(KreplicaDataSource):
         return "kreplica_failing"
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
-        given = {name: value for name, value in self.options.items() if name.lower() != PLAN}
-        sink = KreplicaDataSource(given)
+        options = {name: value for name, value in self.options.items() if name.lower() != PLAN}
+        sink = KreplicaDataSource(options)
         sink.streamWriter(schema, overwrite)
         return FailingWriter(sink._sink_options(schema), Path(self.options[PLAN]))
 
 
 class FailingWriter(ExactlyOnceWriter):
-    """Fails as planned."""
+    """Exactly-once writer that fails as planned."""
 
     def __init__(self, options: SinkOptions, plan: Path) -> None:
         super().__init__(options)
@@ -83,31 +83,31 @@ class FailingWriter(ExactlyOnceWriter):
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         self._fail(batchId, BEFORE, _kill_driver)
-        really, ended = exactly_once._commit_transaction, 0
+        commit_transaction, commits_count = exactly_once._commit_transaction, 0
 
-        def end(*given: Any) -> None:
-            nonlocal ended
-            self._fail(batchId, BETWEEN if ended else DECIDED, _kill_driver)
-            really(*given)
-            ended += 1
+        def fail_or_commit(*arguments: Any) -> None:
+            nonlocal commits_count
+            self._fail(batchId, BETWEEN if commits_count else DECIDED, _kill_driver)
+            commit_transaction(*arguments)
+            commits_count += 1
 
-        exactly_once._commit_transaction = end
+        exactly_once._commit_transaction = fail_or_commit
         try:
             super().commit(messages, batchId)
         finally:
-            exactly_once._commit_transaction = really
+            exactly_once._commit_transaction = commit_transaction
         self._fail(batchId, AFTER, _kill_driver)
 
-    def _fail(self, batch_id: int, where: str, kill: Callable[[], None]) -> None:
-        for how in (ERROR, KILL):
-            file = self._plan / f"{batch_id}.{where}.{how}"
+    def _fail(self, batch_id: int, place: str, kill: Callable[[], None]) -> None:
+        for kind in (ERROR, KILL):
+            file = self._plan / f"{batch_id}.{place}.{kind}"
             try:
-                file.rename(file.with_suffix(f".{how}.done"))
+                file.rename(file.with_suffix(f".{kind}.done"))
             except FileNotFoundError:
                 continue
-            if how == KILL:
+            if kind == KILL:
                 kill()
-            raise Failed(f"batch {batch_id}: {where}")
+            raise Failed(f"batch {batch_id}: {place}")
 
 
 def _kill_worker() -> None:
@@ -115,7 +115,7 @@ def _kill_worker() -> None:
 
 
 def _kill_driver() -> None:
-    """Kill the JVM, which is an ancestor of this worker, and with it this worker."""
+    """Kill the JVM, which is an ancestor of this worker, and then this worker."""
     pid = os.getpid()
     while "java" not in Path(f"/proc/{pid}/comm").read_text():
         pid = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])

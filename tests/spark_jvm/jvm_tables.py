@@ -1,4 +1,4 @@
-"""Short helpers for tests of the source and the sink."""
+"""Helpers for tests of the source and the sink."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming import StreamingQuery
 
-PATIENCE_S = 120.0
+WAIT_S_MAX = 120.0
 
 
-def put(brokers: KafkaCluster, topic: str, values: list[str], partition: int = 0, **options: Any) -> None:
+def produce(brokers: KafkaCluster, topic: str, values: list[str], partition: int = 0, **options: Any) -> None:
     with Cluster(brokers.bootstrap_servers) as cluster, Producer(cluster, ProducerOptions(**options)) as producer:
         for number, value in enumerate(values):
             producer.send(topic, value.encode(), partition=partition, timestamp_ms=1000 + number)
 
 
-def loaded(spark: SparkSession, brokers: KafkaCluster, **options: str) -> DataFrame:
+def load(spark: SparkSession, brokers: KafkaCluster, **options: str) -> DataFrame:
     source = spark.read.format("kreplica").option("kafka.bootstrap.servers", brokers.bootstrap_servers)
     return source.options(**options).load()
 
@@ -33,12 +33,12 @@ def values(frame: DataFrame) -> list[str]:
     return [bytes(row.value).decode() for row in frame.select("value").collect()]
 
 
-def streamed(spark: SparkSession, brokers: KafkaCluster, **options: str) -> DataFrame:
+def load_stream(spark: SparkSession, brokers: KafkaCluster, **options: str) -> DataFrame:
     source = spark.readStream.format("kreplica").option("kafka.bootstrap.servers", brokers.bootstrap_servers)
     return source.options(**options).load()
 
 
-def started(
+def start_query(
     frame: DataFrame, brokers: KafkaCluster, topic: str, checkpoint: Path, mode: str = "append", **trigger: Any
 ) -> StreamingQuery:
     """Start a query that copies rows to a topic."""
@@ -49,14 +49,14 @@ def started(
     return sink.options(**options, topic=topic).start()
 
 
-def written(brokers: KafkaCluster, topic: str) -> Counter[str]:
+def count_values(brokers: KafkaCluster, topic: str) -> Counter[str]:
     return Counter((each.value or b"").decode() for each in brokers.records(topic))
 
 
-def until(holds: Callable[[], object], query: StreamingQuery | None = None) -> None:
-    deadline_s = time.monotonic() + PATIENCE_S
-    while not holds():
-        assert time.monotonic() < deadline_s, "it took too long"
+def wait_until(condition: Callable[[], object], query: StreamingQuery | None = None) -> None:
+    deadline_s = time.monotonic() + WAIT_S_MAX
+    while not condition():
+        assert time.monotonic() < deadline_s, "the condition did not become true in time"
         if query is not None and query.exception() is not None:
             raise query.exception()
         time.sleep(0.02)

@@ -1,4 +1,4 @@
-"""Archiving topics to Parquet files with each record once, and comparison of the archive with topics."""
+"""Archives of topics in Parquet files, with each record once, and comparisons of archives with topics."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from kreplica.testing.fixtures.kafka_cluster import KafkaCluster
 
-NOON_MS = 1_700_000_000_000  # 2023-11-14, late in the evening
+START_MS = 1_700_000_000_000  # 2023-11-14, late in the evening
 HOUR_MS = 3_600_000
 
 
@@ -50,7 +50,7 @@ def write(brokers: KafkaCluster, topic: str, values: Iterable[Any], partitions: 
                 data,
                 key=None if number % 5 == 0 else b"k%d" % (number % 7),
                 partition=number % partitions,
-                timestamp_ms=NOON_MS + number * HOUR_MS // 10,
+                timestamp_ms=START_MS + number * HOUR_MS // 10,
                 headers=headers,
             )
 
@@ -59,7 +59,7 @@ def numbers(first: int, count: int) -> list[bytes]:
     return [b"%d" % each for each in range(first, first + count)]
 
 
-def archived(spark: SparkSession, path: Path) -> list[tuple[Any, ...]]:
+def read_archived(spark: SparkSession, path: Path) -> list[tuple[Any, ...]]:
     rows = read_rows(spark, read_archive(str(path))).collect()
     return sorted(
         (
@@ -75,14 +75,14 @@ def archived(spark: SparkSession, path: Path) -> list[tuple[Any, ...]]:
     )
 
 
-def held(brokers: KafkaCluster, topic: str) -> list[tuple[Any, ...]]:
+def read_topic(brokers: KafkaCluster, topic: str) -> list[tuple[Any, ...]]:
     return sorted(
         (topic, row.partition, row.offset, row.key, row.value, row.timestamp_ms / 1000, len(row.headers) or None)
         for row in brokers.records(topic)
     )
 
 
-def compared(spark: SparkSession, brokers: KafkaCluster, path: Path, **options: Any) -> CompareReport:
+def compare_with_topics(spark: SparkSession, brokers: KafkaCluster, path: Path, **options: Any) -> CompareReport:
     return compare(spark, str(path), CompareOptions(bootstrap=brokers.bootstrap_servers, **options))
 
 
@@ -96,7 +96,7 @@ def counts(report: CompareReport) -> dict[str, int]:
 
 
 def test_each_record_is_in_a_file_once(spark: SparkSession, brokers: KafkaCluster, tmp_path: Path) -> None:
-    """Two topics with several codecs and days, in several batches; a second run adds only new records."""
+    """Records of two topics, several codecs and days are archived in batches; a second run adds only new records."""
     create(brokers, "archive.a", partitions=2)
     create(brokers, "archive-b")
     for number, codec in enumerate(Codec):
@@ -109,58 +109,58 @@ def test_each_record_is_in_a_file_once(spark: SparkSession, brokers: KafkaCluste
     first = archive(spark, str(tmp_path), options, progress.append)
     assert (first.records, first.batches, first.lag, first.is_resumed) == (203, 2, 0, False)
     assert (progress[0].done, progress[0].total, progress[-1].done, progress[-1].records) == (0, 203, 203, 203)
-    assert archived(spark, tmp_path) == held(brokers, "archive-b") + held(brokers, "archive.a")
+    assert read_archived(spark, tmp_path) == read_topic(brokers, "archive-b") + read_topic(brokers, "archive.a")
     assert spark.read.parquet(str(tmp_path)).count() == 203
-    there = read_archive(str(tmp_path))
-    assert there.spans == {
+    contents = read_archive(str(tmp_path))
+    assert contents.spans == {
         TopicPartition("archive-b", 0): (0, 3),
         TopicPartition("archive.a", 0): (0, 100),
         TopicPartition("archive.a", 1): (0, 100),
     }
-    days = {each.day for batch in there.batches for each in batch.files}
+    days = {each.day for batch in contents.batches for each in batch.files}
     assert days == {"2023-11-14", "2023-11-15"}
 
     write(brokers, "archive-b", [b"later"])
     second = archive(spark, str(tmp_path), options)
     assert (second.records, second.first_batch, second.is_resumed, second.files) == (1, 2, True, 1)
     assert {each.topic: each.records for each in second.topics} == {"archive-b": 1, "archive.a": 0}
-    assert archived(spark, tmp_path) == held(brokers, "archive-b") + held(brokers, "archive.a")
-    assert compared(spark, brokers, tmp_path).is_equal
+    assert read_archived(spark, tmp_path) == read_topic(brokers, "archive-b") + read_topic(brokers, "archive.a")
+    assert compare_with_topics(spark, brokers, tmp_path).is_equal
 
 
-def test_a_retried_batch_is_archived_once(
+def test_retried_batch_is_archived_once(
     spark: SparkSession, brokers: KafkaCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A run dies after the files and before their note are written; the next one has other tasks, and fewer days."""
+    """If a run dies before it records its files, the next run replaces them, even with other tasks and days."""
     create(brokers, "retried", partitions=2)
     write(brokers, "retried", numbers(0, 60), 2)
     options = ArchiveOptions(bootstrap=brokers.bootstrap_servers, topics=("retried",))
     archive(spark, str(tmp_path), options)
     write(brokers, "retried", numbers(60, 60), 2)
 
-    def dies(*_: Any) -> None:
-        raise RuntimeError("killed before the note")
+    def raise_error(*_: Any) -> None:
+        raise RuntimeError("killed before the batch is recorded")
 
     with monkeypatch.context() as patched:
-        patched.setattr(micro_batches, "write_batch", dies)
-        with pytest.raises(Exception, match="killed before the note"):
+        patched.setattr(micro_batches, "write_batch", raise_error)
+        with pytest.raises(Exception, match="killed before the batch is recorded"):
             archive(spark, str(tmp_path), options)
-    left = sorted(tmp_path.glob("topic=retried/day=*/batch=1/*.parquet"))
-    assert left
+    leftover_files = sorted(tmp_path.glob("topic=retried/day=*/batch=1/*.parquet"))
+    assert leftover_files
     assert len(read_archive(str(tmp_path)).batches) == 1
-    assert len(archived(spark, tmp_path)) == 60
+    assert len(read_archived(spark, tmp_path)) == 60
     stale = tmp_path / "topic=retried" / "day=2001-01-01" / "batch=1"
     stale.mkdir(parents=True)
-    shutil.copy(left[0], stale)
+    shutil.copy(leftover_files[0], stale)
 
     monkeypatch.setattr(micro_batches, "TASK_RECORDS_MIN", 20)
-    again = archive(spark, str(tmp_path), replace(options, kafka={"minPartitions": "4"}))
-    assert (again.records, again.first_batch) == (60, 1)
-    assert archived(spark, tmp_path) == held(brokers, "retried")
+    retried = archive(spark, str(tmp_path), replace(options, kafka={"minPartitions": "4"}))
+    assert (retried.records, retried.first_batch) == (60, 1)
+    assert read_archived(spark, tmp_path) == read_topic(brokers, "retried")
     assert spark.read.parquet(str(tmp_path)).count() == 120
     assert not stale.exists()
 
-    # A batch with a note that Spark does not count as done is left unchanged.
+    # A recorded batch that is missing in Spark's checkpoint is not written again.
     commits = Path(checkpoint(str(tmp_path))) / "commits"
     for name in ("1", ".1.crc"):
         (commits / name).unlink()
@@ -168,11 +168,11 @@ def test_a_retried_batch_is_archived_once(
     assert archive(spark, str(tmp_path), options).records == 0
     assert Path(batch_file(str(tmp_path), 1)).stat().st_mtime_ns == before
     assert (commits / "1").exists()
-    assert archived(spark, tmp_path) == held(brokers, "retried")
+    assert read_archived(spark, tmp_path) == read_topic(brokers, "retried")
 
 
-def test_the_column_of_json_values_grows(spark: SparkSession, brokers: KafkaCluster, tmp_path: Path) -> None:
-    """New fields are added, a changed type is widened; all files remain one table, also for plain Spark."""
+def test_column_of_json_values_grows(spark: SparkSession, brokers: KafkaCluster, tmp_path: Path) -> None:
+    """New fields are added and changed types widened; all files remain one table, even for plain Spark."""
     create(brokers, "json")
     options = ArchiveOptions(bootstrap=brokers.bootstrap_servers, topics=("json",), values="json")
     write(brokers, "json", [b"no json", None, [1], {"a": 1, "n": None, "deep": {"x": 1, "list": [{"q": 1}]}}])
@@ -202,8 +202,8 @@ def test_the_column_of_json_values_grows(spark: SparkSession, brokers: KafkaClus
     assert [row.value for row in rows] == [record.value for record in brokers.records("json")]
 
 
-def test_an_archive_has_one_source(spark: SparkSession, brokers: KafkaCluster, tmp_path: Path) -> None:
-    """Other topics, another cluster or a missing checkpoint are rejected with the reason before any work."""
+def test_archive_has_one_source(spark: SparkSession, brokers: KafkaCluster, tmp_path: Path) -> None:
+    """Other topics or options, another cluster, or a missing checkpoint are rejected before anything is written."""
     create(brokers, "mixed", "more")
     write(brokers, "mixed", numbers(0, 3))
     options = ArchiveOptions(bootstrap=brokers.bootstrap_servers, topics=("mixed",))
@@ -221,12 +221,12 @@ def test_an_archive_has_one_source(spark: SparkSession, brokers: KafkaCluster, t
     ):
         with pytest.raises(ArchiveError, match="use --adopt"):
             archive(spark, str(path), other)
-    note = path / "_archive" / "archive.json"
-    text = note.read_text()
-    note.write_text(text.replace('"cluster_id": "', '"cluster_id": "another-'))
+    metadata_file = path / "_archive" / "archive.json"
+    text = metadata_file.read_text()
+    metadata_file.write_text(text.replace('"cluster_id": "', '"cluster_id": "another-'))
     with pytest.raises(ArchiveError, match="cluster_id another-"):
         archive(spark, str(path), options)
-    note.write_text(text)
+    metadata_file.write_text(text)
     shutil.move(path / "_archive" / "checkpoint", tmp_path / "kept")
     with pytest.raises(ArchiveError, match="does not contain batch 0 of the archive"):
         archive(spark, str(path), options)
@@ -240,22 +240,24 @@ def test_an_archive_has_one_source(spark: SparkSession, brokers: KafkaCluster, t
         archive(spark, str(tmp_path / "strange"), options)
 
 
-def change(path: Path, offset: int, becomes: list[dict[str, Any]]) -> None:
-    """Replace the row of one offset by other rows in its file."""
+def change(path: Path, offset: int, replacements: list[dict[str, Any]]) -> None:
+    """Replace the row with the given offset by copies with changed columns, in its file."""
     for file in path.glob("topic=*/day=*/batch=*/*.parquet"):
         table = parquet.read_table(file, partitioning=None)
         rows = table.to_pylist()
-        at = [index for index, row in enumerate(rows) if row["offset"] == offset]
-        if at:
-            rows[at[0] : at[0] + 1] = [{**rows[at[0]], **each} for each in becomes]
+        indexes = [index for index, row in enumerate(rows) if row["offset"] == offset]
+        if indexes:
+            rows[indexes[0] : indexes[0] + 1] = [{**rows[indexes[0]], **each} for each in replacements]
             parquet.write_table(pa.Table.from_pylist(rows, table.schema), file)
             file.with_name(f".{file.name}.crc").unlink(missing_ok=True)
             return
     raise AssertionError(f"no file has offset {offset}")
 
 
-def test_differences_of_an_archive_from_its_topic(spark: SparkSession, brokers: KafkaCluster, tmp_path: Path) -> None:
-    """Each kind is reported with its offset; deletion by retention and later records are not differences."""
+def test_differences_between_an_archive_and_its_topic(
+    spark: SparkSession, brokers: KafkaCluster, tmp_path: Path
+) -> None:
+    """Each kind of difference is reported with its offset; deleted and later records are not differences."""
     create(brokers, "differs")
     write(brokers, "differs", numbers(0, 100))
     archive(spark, str(tmp_path), ArchiveOptions(bootstrap=brokers.bootstrap_servers, topics=("differs",)))
@@ -266,7 +268,7 @@ def test_differences_of_an_archive_from_its_topic(spark: SparkSession, brokers: 
     change(tmp_path, 70, [{}, {"offset": 1000}])
     write(brokers, "differs", numbers(100, 5))
     delete_before(brokers, "differs", 10)
-    found = compared(spark, brokers, tmp_path)
+    found = compare_with_topics(spark, brokers, tmp_path)
     assert counts(found) == {"missing": 1, "duplicate": 2, "different": 2, "extra": 1}
     assert [(each.kind, each.archive_offset, each.topic_offset) for each in found.differences] == [
         (Kind.MISSING, None, 30),
@@ -278,31 +280,31 @@ def test_differences_of_an_archive_from_its_topic(spark: SparkSession, brokers: 
     assert (found.records, found.deleted, found.lag, found.difference_count) == (90, 10, 5, 6)
     file = min(tmp_path.glob("topic=differs/day=*/batch=0/*.parquet"))
     file.unlink()
-    without = compared(spark, brokers, tmp_path, shown_max=3)
-    assert without.lost_files == (str(file.relative_to(tmp_path)),)
-    assert counts(without)["missing"] > 1
-    assert len(without.differences) == 3
+    report = compare_with_topics(spark, brokers, tmp_path, shown_max=3)
+    assert report.lost_files == (str(file.relative_to(tmp_path)),)
+    assert counts(report)["missing"] > 1
+    assert len(report.differences) == 3
 
 
 def test_differences_of_a_replayed_topic(spark: SparkSession, brokers: KafkaCluster, tmp_path: Path) -> None:
-    """Offsets differ, so order and content are compared; one missing record does not make all others different."""
+    """Because offsets differ, records are compared by order and content; one missing record is one difference."""
     create(brokers, "played", "same", "changed")
     write(brokers, "played", numbers(0, 100))
     archive(spark, str(tmp_path), ArchiveOptions(bootstrap=brokers.bootstrap_servers, topics=("played",)))
     rows = [(row.key, row.value, row.timestamp_ms, row.headers) for row in brokers.records("played")]
-    played_again(brokers, "same", rows)
-    assert compared(spark, brokers, tmp_path, others={"played": "same"}).is_equal
+    write_rows(brokers, "same", rows)
+    assert compare_with_topics(spark, brokers, tmp_path, others={"played": "same"}).is_equal
     delete_before(brokers, "same", 10)
-    shortened = compared(spark, brokers, tmp_path, others={"played": "same"})
+    shortened = compare_with_topics(spark, brokers, tmp_path, others={"played": "same"})
     assert (shortened.is_equal, shortened.records, shortened.deleted) == (True, 90, 10)
 
     rows[80], rows[81] = rows[81], rows[80]
-    rows[60:60] = [(None, b"never written", NOON_MS, ())]
+    rows[60:60] = [(None, b"never written", START_MS, ())]
     rows[50] = (rows[50][0], b"another", *rows[50][2:])
     rows[40:41] = [rows[40]] * 3
     del rows[30]
-    played_again(brokers, "changed", rows)
-    found = compared(spark, brokers, tmp_path, others={"played": "changed"})
+    write_rows(brokers, "changed", rows)
+    found = compare_with_topics(spark, brokers, tmp_path, others={"played": "changed"})
     assert counts(found) == {"missing": 1, "duplicate": 2, "different": 1, "extra": 1, "out of order": 1}
     assert [(each.kind, each.archive_offset, each.topic_offset) for each in found.differences] == [
         (Kind.MISSING, 30, None),
@@ -314,7 +316,7 @@ def test_differences_of_a_replayed_topic(spark: SparkSession, brokers: KafkaClus
     ]
 
 
-def played_again(brokers: KafkaCluster, topic: str, rows: list[tuple[Any, ...]]) -> None:
+def write_rows(brokers: KafkaCluster, topic: str, rows: list[tuple[Any, ...]]) -> None:
     with Cluster(brokers.bootstrap_servers) as cluster, Producer(cluster, ProducerOptions()) as producer:
         for key, value, timestamp_ms, headers in rows:
             producer.send(topic, value, key=key, partition=0, timestamp_ms=timestamp_ms, headers=headers)
@@ -328,8 +330,8 @@ def delete_before(brokers: KafkaCluster, topic: str, offset: int) -> None:
         admin.close()
 
 
-def test_an_archive_in_a_hadoop_file_system(spark: SparkSession, brokers: KafkaCluster, tmp_path: Path) -> None:
-    """For a path with a scheme, notes go through Hadoop too, and a run resumes there; plain paths do not use it."""
+def test_archive_in_a_hadoop_file_system(spark: SparkSession, brokers: KafkaCluster, tmp_path: Path) -> None:
+    """With a URL as path, metadata files are written through Hadoop too, and a later run resumes the archive."""
     spark.conf.set("fs.viewfs.mounttable.archives.link./data", f"file://{tmp_path}")
     create(brokers, "elsewhere")
     write(brokers, "elsewhere", numbers(0, 5))
@@ -339,11 +341,11 @@ def test_an_archive_in_a_hadoop_file_system(spark: SparkSession, brokers: KafkaC
     write(brokers, "elsewhere", numbers(5, 5))
     assert archive(spark, f"{path}/", options).first_batch == 1
     store = store_of(path, spark)
-    there = read_archive(path, store)
-    assert there.spans == {TopicPartition("elsewhere", 0): (0, 10)}
-    assert sorted(bytes(row.value) for row in read_rows(spark, there).collect()) == numbers(0, 10)
+    contents = read_archive(path, store)
+    assert contents.spans == {TopicPartition("elsewhere", 0): (0, 10)}
+    assert sorted(bytes(row.value) for row in read_rows(spark, contents).collect()) == numbers(0, 10)
     assert compare(spark, path, CompareOptions(bootstrap=brokers.bootstrap_servers)).is_equal
-    assert read_archive(str(tmp_path / "one")).spans == there.spans
+    assert read_archive(str(tmp_path / "one")).spans == contents.spans
     note = f"{path}/_archive/note"
     store.write(note, "one")
     store.write(note, "two")

@@ -1,4 +1,4 @@
-"""Audits of real brokers in real Spark: directories of running and stopped brokers, and records from brokers."""
+"""Audits of real brokers in real Spark: directories of running and stopped brokers, and fetched records."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ class AuditedBrokers(NamedTuple):
 
 
 @pytest.fixture(scope="module")
-def audited(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> AuditedBrokers:
-    """Three brokers with several codecs, committed and aborted transactions, and a compacted topic."""
+def audited_brokers(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> AuditedBrokers:
+    """Reports about three brokers with several codecs, transactions and a compacted topic."""
     process = StandaloneProcess(tmp_path_factory.mktemp("audit"), brokers=3)
     process.start()
     try:
-        _fill(process.bootstrap_servers)
+        _write_records(process.bootstrap_servers)
         log_dirs = tuple(sorted(str(each.parent) for each in process.data_directory.rglob("meta.properties")))
         bootstrap = process.bootstrap_servers
         by_files = audit(spark, AuditOptions(log_dirs=log_dirs, bootstrap=bootstrap))
@@ -48,7 +48,7 @@ def audited(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Au
     return AuditedBrokers(by_files, by_brokers, log_dirs)
 
 
-def _fill(bootstrap: str) -> None:
+def _write_records(bootstrap: str) -> None:
     with Cluster(bootstrap) as cluster:
         create_topic(cluster, "plain", 3, 3)
         create_topic(cluster, "keyed", 1, 3, {"cleanup.policy": "compact"})
@@ -65,9 +65,9 @@ def _fill(bootstrap: str) -> None:
                 (producer.commit if name == "kept" else producer.abort)()
 
 
-def test_running_brokers(audited: AuditedBrokers) -> None:
-    """Directories and fetched records agree below the high watermark; markers and all topics are compared."""
-    for report in (audited.by_files, audited.by_brokers):
+def test_running_brokers(audited_brokers: AuditedBrokers) -> None:
+    """Replicas agree below the high watermark, in files and when fetched; markers and all topics are included."""
+    for report in (audited_brokers.by_files, audited_brokers.by_brokers):
         assert (report.verdict, report.agrees) == (report.verdict, True)
         ends = {(each.topic, each.partition): each.high_watermark for each in report.partitions}
         assert [ends["plain", each] for each in range(3)] == [1000, 1004, 1000]
@@ -78,19 +78,19 @@ def test_running_brokers(audited: AuditedBrokers) -> None:
                 assert [(own.broker, own.start, own.end) for own in each.coverages] == [
                     (broker, 0, each.high_watermark) for broker in (1, 2, 3)
                 ]
-    assert audited.by_files.notes == audited.by_brokers.notes == ()
-    assert audited.by_files.cluster_id == audited.by_brokers.cluster_id
+    assert audited_brokers.by_files.notes == audited_brokers.by_brokers.notes == ()
+    assert audited_brokers.by_files.cluster_id == audited_brokers.by_brokers.cluster_id
 
 
-def test_one_byte(spark: SparkSession, audited: AuditedBrokers) -> None:
-    """The stopped brokers agree by their checkpoints; one changed byte is reported exactly."""
-    assert audit(spark, AuditOptions(log_dirs=audited.log_dirs)).agrees
-    path = Path(audited.log_dirs[1]) / "plain-2" / f"{0:020}.log"
+def test_changed_byte_is_reported(spark: SparkSession, audited_brokers: AuditedBrokers) -> None:
+    """Replicas of the stopped brokers agree; after one byte is changed, exactly its batch is reported."""
+    assert audit(spark, AuditOptions(log_dirs=audited_brokers.log_dirs)).agrees
+    path = Path(audited_brokers.log_dirs[1]) / "plain-2" / f"{0:020}.log"
     data = bytearray(path.read_bytes())
     position, header = list(iter_headers(memoryview(data)))[4]
     data[position + header.size - 2] ^= 1
     path.write_bytes(data)
-    report = audit(spark, AuditOptions(log_dirs=audited.log_dirs))
+    report = audit(spark, AuditOptions(log_dirs=audited_brokers.log_dirs))
     assert [(each.topic, each.partition, each.base_offset, each.broker, each.kind) for each in report.differences] == [
         ("plain", 2, header.base_offset, 2, Kind.DAMAGED)
     ]
@@ -99,9 +99,11 @@ def test_one_byte(spark: SparkSession, audited: AuditedBrokers) -> None:
     path.write_bytes(data)
 
 
-def test_an_audit_that_is_interrupted(spark: SparkSession, audited: AuditedBrokers, tmp_path: Path) -> None:
-    """A restart reuses finished work; another audit rejects the work file; it is deleted at the end."""
-    options = AuditOptions(log_dirs=audited.log_dirs, topics=frozenset({"plain", "keyed"}), resume=tmp_path / "work")
+def test_interrupted_audit(spark: SparkSession, audited_brokers: AuditedBrokers, tmp_path: Path) -> None:
+    """A restarted audit reuses finished work and finally deletes the work file, which another audit rejects."""
+    options = AuditOptions(
+        log_dirs=audited_brokers.log_dirs, topics=frozenset({"plain", "keyed"}), resume=tmp_path / "work"
+    )
 
     def interrupt(progress: Progress) -> None:
         raise KeyboardInterrupt
@@ -109,7 +111,7 @@ def test_an_audit_that_is_interrupted(spark: SparkSession, audited: AuditedBroke
     with pytest.raises(KeyboardInterrupt):
         audit(spark, options, interrupt)
     with pytest.raises(ValueError, match="is not a work file of this audit"):
-        audit(spark, AuditOptions(log_dirs=audited.log_dirs, resume=tmp_path / "work"))
+        audit(spark, AuditOptions(log_dirs=audited_brokers.log_dirs, resume=tmp_path / "work"))
     report = audit(spark, options)
     assert report.agrees
     assert report.taken_over > 0
@@ -120,7 +122,7 @@ def test_an_audit_that_is_interrupted(spark: SparkSession, audited: AuditedBroke
     assert not (tmp_path / "work").exists()
 
 
-def test_directories_that_cannot_be_reached(spark: SparkSession, tmp_path: Path) -> None:
-    """The error is one line."""
+def test_inaccessible_directory(spark: SparkSession, tmp_path: Path) -> None:
+    """The error states that the directory is not accessible."""
     with pytest.raises(StorageError, match="is not a directory that this machine can access"):
         audit(spark, AuditOptions(log_dirs=(str(tmp_path / "nowhere"),)))

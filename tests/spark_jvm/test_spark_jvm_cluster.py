@@ -1,6 +1,6 @@
-"""A pipeline on a Spark cluster: master and worker of Spark's standalone mode as separate processes.
+"""A pipeline on a Spark cluster, with master and worker of Spark's standalone mode as separate processes.
 
-It takes more than a minute, so it is part of the soak.
+These tests take more than a minute, so they are soak tests.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ STARTED_S_MAX = 240
 
 
 def spark_home() -> Path:
-    """The directory of pyspark."""
+    """The directory of the installed pyspark."""
     found = find_spec("pyspark")
     assert found is not None
     assert found.origin is not None
@@ -40,14 +40,14 @@ def spark_home() -> Path:
 
 
 def environment() -> dict[str, str]:
-    """Environment with Spark on loopback, and without the tests' own variables."""
-    ours = {name: value for name, value in os.environ.items() if not name.startswith(("SPARK_", "PYSPARK_"))}
+    """Environment variables for Spark on loopback, without Spark variables of the test's process."""
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith(("SPARK_", "PYSPARK_"))}
     daemons = {"SPARK_DAEMON_MEMORY": "256m", "SPARK_DAEMON_JAVA_OPTS": "-Dspark.master.rest.enabled=false"}
-    return {**ours, **daemons, "SPARK_LOCAL_IP": "127.0.0.1", "JAVA_HOME": str(java_home())}
+    return {**inherited, **daemons, "SPARK_LOCAL_IP": "127.0.0.1", "JAVA_HOME": str(java_home())}
 
 
 class Daemon:
-    """A master or a worker, whose output goes to a file."""
+    """A master or worker process whose output is written to a file."""
 
     def __init__(self, directory: Path, name: str, *arguments: str) -> None:
         self._path = directory / f"{name}.log"
@@ -60,7 +60,7 @@ class Daemon:
             )
 
     def wait_for(self, pattern: str) -> str:
-        """Wait until a pattern is in the output, and return its first group."""
+        """Wait until the output matches a pattern, and return the pattern's first group."""
         end = time.monotonic() + STARTED_S_MAX
         while time.monotonic() < end and self._process.poll() is None:
             found = re.search(pattern, self._path.read_text())
@@ -70,28 +70,27 @@ class Daemon:
         raise AssertionError(self._path.read_text()[-3000:])
 
     def stop(self) -> None:
-        """Stop the process."""
         self._process.kill()
         self._process.wait(60)
 
 
 @pytest.fixture(scope="module")
 def master(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The address of a cluster with one worker."""
+    """The master's address of a Spark cluster with one worker."""
     directory = tmp_path_factory.mktemp("cluster")
-    with ExitStack() as running:
+    with ExitStack() as daemons:
         first = Daemon(directory, "master")
-        running.callback(first.stop)
+        daemons.callback(first.stop)
         address = first.wait_for(r"Starting Spark master at (spark://\S+)")
         worker = Daemon(directory, "worker", "--cores", "2", "--memory", "1g", address)
-        running.callback(worker.stop)
+        daemons.callback(worker.stop)
         worker.wait_for(r"(Successfully registered) with master")
         yield address
 
 
 @pytest.fixture(scope="module")
 def bootstrap() -> Iterator[str]:
-    """A cluster with a topic."""
+    """Bootstrap servers of a cluster with a topic."""
     with KafkaCluster(3, topics={"profiled": 2}) as cluster:
         with Cluster(cluster.bootstrap_servers) as client, Producer(client) as producer:
             for number in range(COUNT):
@@ -100,12 +99,12 @@ def bootstrap() -> Iterator[str]:
 
 
 def run(command: list[str], **more: str) -> subprocess.CompletedProcess[str]:
-    given = {**environment(), **more}
-    return subprocess.run(command, env=given, capture_output=True, text=True, timeout=600, check=False)
+    variables = {**environment(), **more}
+    return subprocess.run(command, env=variables, capture_output=True, text=True, timeout=600, check=False)
 
 
-def test_the_command_with_a_master(master: str, bootstrap: str) -> None:
-    """The command works as on one machine."""
+def test_command_with_a_master(master: str, bootstrap: str) -> None:
+    """With ``--master``, the command gives the same result as on one machine."""
     program = str(Path(sys.executable).with_name("kreplica"))
     done = run([program, "pipeline", "profile", "profiled", "--bootstrap", bootstrap, "--master", master, "--json"])
     assert done.returncode == 0, done.stderr[-3000:]
@@ -115,10 +114,8 @@ def test_the_command_with_a_master(master: str, bootstrap: str) -> None:
 
 
 @pytest.mark.parametrize("is_sent", [True, False])
-def test_submitted_to_workers_without_the_package(
-    master: str, bootstrap: str, tmp_path: Path, is_sent: bool
-) -> None:
-    """The package is sent as a zip file; without it, the error is one line."""
+def test_submitted_to_workers_without_the_package(master: str, bootstrap: str, tmp_path: Path, is_sent: bool) -> None:
+    """Workers run the package that is sent as a zip file; without it, the error states that it is missing."""
     packages = str(Path(find_spec("pyarrow").origin).parents[1])  # type: ignore[union-attr, arg-type]
     venv.create(tmp_path / "venv")
     (site,) = (tmp_path / "venv" / "lib").glob("python*/site-packages")
@@ -129,9 +126,9 @@ def test_submitted_to_workers_without_the_package(
             packed.write(path, path.relative_to(ROOT))
     pythons = {"driver.python": sys.executable, "python": str(tmp_path / "venv" / "bin" / "python")}
     settings = [word for name, value in pythons.items() for word in ("--conf", f"spark.pyspark.{name}={value}")]
-    sent = ["--py-files", str(tmp_path / "kreplica.zip")] if is_sent else []
+    files = ["--py-files", str(tmp_path / "kreplica.zip")] if is_sent else []
     module = str(ROOT / "kreplica" / "cli" / "pipelines" / "pipeline_profile.py")
-    submit = ["bash", str(spark_home() / "bin" / "spark-submit"), "--master", master, *settings, *sent]
+    submit = ["bash", str(spark_home() / "bin" / "spark-submit"), "--master", master, *settings, *files]
     done = run([*submit, module, "profiled", "--bootstrap", bootstrap])
     if is_sent:
         assert done.returncode == 0, done.stderr[-3000:]

@@ -1,4 +1,4 @@
-"""Runs the programs of the page about Spark one after another."""
+"""Runs the programs on the page about Spark in order."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from jvm_tables import written
+from jvm_tables import count_values
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -34,7 +34,7 @@ def test_programs_of_the_page(
             exec(compile(text, "spark.md", "exec", dont_inherit=True), names)
         else:
             tables.append(spark.sql(text).collect())
-    assert sorted(written(brokers, "orders-loud").items()) == [("A TEA", 2), ("TWO COFFEES", 2)]
-    copies = written(brokers, "orders-copies")  # with the markers of transactions
+    assert sorted(count_values(brokers, "orders-loud").items()) == [("A TEA", 2), ("TWO COFFEES", 2)]
+    copies = count_values(brokers, "orders-copies")  # the counts include transaction markers
     assert (copies["a tea"], copies["two coffees"]) == (3, 3)
     assert sum(row.orders for row in tables[-1]) == 4

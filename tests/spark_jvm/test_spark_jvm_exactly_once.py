@@ -1,4 +1,4 @@
-"""Exactly once in real Spark: tasks, workers, drivers and brokers die; no row is lost or duplicated."""
+"""Exactly-once writes in real Spark: although tasks, workers, drivers and brokers die, each row is written once."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from failing_query import ROWS_PER_BATCH, SOURCE, Copy, command
-from failing_sink import AFTER, BEFORE, BETWEEN, DECIDED, ERROR, HALF, KILL, TASK, plan_failure, planned
+from failing_sink import AFTER, BEFORE, BETWEEN, DECIDED, ERROR, HALF, KILL, TASK, pending_failures, plan_failure
 
 from kreplica.blocking import Cluster, Isolation, Producer, Reader, ReaderOptions
 from kreplica.blocking.offsets import end_offsets, topic_partitions
@@ -29,17 +29,17 @@ PARTITIONS = 4
 BATCHES = 5
 ROWS = ROWS_PER_BATCH * BATCHES // PARTITIONS
 SLOW_S = 900
-"""Time limit of a test while other tests run."""
+"""Time limit of a test, which is slow while other tests run."""
 
-SLOW = "Python worker failed to connect back"
-"""Error that Spark reports sometimes in that case."""
+CONNECT_ERROR = "Python worker failed to connect back"
+"""Error that Spark sometimes reports on a busy machine."""
 
 DRIVER_FAILURES = (BEFORE, DECIDED, BETWEEN, AFTER)
 
 
 @pytest.fixture(scope="module")
-def fragile() -> Iterator[KafkaCluster]:
-    """Brokers that die and restart."""
+def fragile_brokers() -> Iterator[KafkaCluster]:
+    """Brokers that tests kill and restart, and a source topic with rows."""
     settings = {"transaction.two.phase.commit.enable": True}
     with KafkaCluster(3, topics={SOURCE: PARTITIONS}, settings=settings, session_timeout_ms=5000) as cluster:
         with Cluster(cluster.bootstrap_servers) as client, Producer(client) as producer:
@@ -50,17 +50,17 @@ def fragile() -> Iterator[KafkaCluster]:
 
 
 def check(brokers: KafkaCluster, topic: str) -> None:
-    """Check that each row exists once, in order, and that no open transaction hides later ones."""
+    """Check that each row was written once and in order, and that no transaction remains open."""
     with Cluster(brokers.bootstrap_servers) as cluster:
         partitions = topic_partitions(cluster, topic)
 
-        def ended() -> dict[TopicPartition, int]:
+        def ends_without_open_transactions() -> dict[TopicPartition, int]:
             committed, ends = (end_offsets(cluster, partitions, each) for each in reversed(Isolation))
             if committed != ends:
                 raise LeaderUnknown("a transaction is open")
             return ends
 
-        ends = cluster.retrying(ended, 30.0)
+        ends = cluster.retrying(ends_without_open_transactions, 30.0)
         options = ReaderOptions(isolation=Isolation.READ_COMMITTED)
         with Reader(cluster, dict.fromkeys(partitions, EARLIEST), ends=ends, options=options) as reader:
             found: dict[bytes | None, list[int]] = {}
@@ -71,28 +71,28 @@ def check(brokers: KafkaCluster, topic: str) -> None:
 
 
 @contextmanager
-def dying_brokers(brokers: KafkaCluster, seed: int) -> Iterator[None]:
-    """Kill and restart one broker at a time."""
-    over, random = threading.Event(), Random(seed)
+def kill_and_restart_brokers(brokers: KafkaCluster, seed: int) -> Iterator[None]:
+    """Repeatedly kill and restart one broker at a time, within the context."""
+    stop, random = threading.Event(), Random(seed)
 
     def kill_brokers() -> None:
-        while not over.wait(random.uniform(0.2, 1.5)):
+        while not stop.wait(random.uniform(0.2, 1.5)):
             broker = random.choice(brokers.brokers)
             brokers.kill(broker, notice=random.choice(("now", "session")))
-            over.wait(random.uniform(0.2, 1.5))
+            stop.wait(random.uniform(0.2, 1.5))
             brokers.start(broker)
             brokers.wait_until_in_sync()
 
-    shooter = threading.Thread(target=kill_brokers)
-    shooter.start()
+    killer = threading.Thread(target=kill_brokers)
+    killer.start()
     try:
         yield
     finally:
-        over.set()
-        shooter.join()
+        stop.set()
+        killer.join()
 
 
-def copy_of(brokers: KafkaCluster, tmp_path: Path, mode: str, name: str) -> tuple[Copy, Path]:
+def new_copy(brokers: KafkaCluster, tmp_path: Path, mode: str, name: str) -> tuple[Copy, Path]:
     topic, plan = f"{name}-{mode}", tmp_path / "plan"
     brokers.create_topic(topic, 2)
     plan.mkdir()
@@ -100,8 +100,8 @@ def copy_of(brokers: KafkaCluster, tmp_path: Path, mode: str, name: str) -> tupl
 
 
 @contextmanager
-def running(copy: Copy) -> Iterator[subprocess.Popen[str]]:
-    """Run a driver in a separate process, which is killed at the end."""
+def run_driver(copy: Copy) -> Iterator[subprocess.Popen[str]]:
+    """Run a driver in a separate process, and kill it when the context ends."""
     with subprocess.Popen(command(copy), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as driver:
         try:
             yield driver
@@ -109,23 +109,23 @@ def running(copy: Copy) -> Iterator[subprocess.Popen[str]]:
             driver.kill()
 
 
-def with_lanes(copy: Copy, random: Random) -> Copy:
+def with_random_lanes(copy: Copy, random: Random) -> Copy:
     lanes = random.randint(2, PARTITIONS) if copy.mode == "many" else 1
     return Copy(copy.bootstrap, copy.topic, copy.checkpoint, copy.plan, copy.mode, lanes)
 
 
 def run_until_done(spark: SparkSession, copy: Copy, random: Random) -> int:
-    """Restart the query with another number of tasks after each planned failure.
+    """Run the query, and restart it with another number of tasks after each planned failure.
 
     :return: number of failures.
     """
     failures = 0
     while True:
         try:
-            with_lanes(copy, random).run(spark)
+            with_random_lanes(copy, random).run(spark)
         except Exception as error:
             failures += "Failed: batch" in str(error)
-            if "Failed: batch" not in str(error) and SLOW not in str(error):
+            if "Failed: batch" not in str(error) and CONNECT_ERROR not in str(error):
                 raise
         else:
             return failures
@@ -133,59 +133,59 @@ def run_until_done(spark: SparkSession, copy: Copy, random: Random) -> int:
 
 @pytest.mark.timeout(SLOW_S)
 @pytest.mark.parametrize("mode", ["one", pytest.param("many", marks=pytest.mark.soak)])
-def test_a_query_that_fails_at_every_step(
-    spark: SparkSession, fragile: KafkaCluster, tmp_path: Path, mode: str
+def test_query_that_fails_at_every_step(
+    spark: SparkSession, fragile_brokers: KafkaCluster, tmp_path: Path, mode: str
 ) -> None:
-    """It is restarted with another number of tasks each time, which must not be visible in the result."""
-    copy, plan = copy_of(fragile, tmp_path, mode, "steps")
+    """A query that fails at every step, and is restarted with varying numbers of tasks, writes each row once."""
+    copy, plan = new_copy(fragile_brokers, tmp_path, mode, "steps")
     failures = [(0, DECIDED), (1, AFTER)]
     if mode == "many":
         failures += [(2, HALF), (3, BETWEEN), (4, BEFORE)]
-    for batch_id, where in failures:
-        plan_failure(plan, batch_id, where, ERROR)
+    for batch_id, place in failures:
+        plan_failure(plan, batch_id, place, ERROR)
     assert run_until_done(spark, copy, Random(1)) == len(failures)
-    assert not planned(plan)
-    check(fragile, copy.topic)
+    assert not pending_failures(plan)
+    check(fragile_brokers, copy.topic)
 
 
 @pytest.mark.timeout(SLOW_S)
-def test_a_driver_that_is_killed(spark: SparkSession, fragile: KafkaCluster, tmp_path: Path) -> None:
-    """After a task, its worker, and a broker were killed; another driver continues with fewer tasks."""
-    copy, plan = copy_of(fragile, tmp_path, "many", "killed")
+def test_killed_driver(spark: SparkSession, fragile_brokers: KafkaCluster, tmp_path: Path) -> None:
+    """After a failed task and a killed worker, broker and driver, another driver continues with fewer tasks."""
+    copy, plan = new_copy(fragile_brokers, tmp_path, "many", "killed")
     plan_failure(plan, 0, HALF, ERROR)
     plan_failure(plan, 0, TASK, KILL)
     plan_failure(plan, 2, BETWEEN, KILL)
-    leader = fragile.leader_of(copy.topic)
-    with running(copy) as driver:
-        while len(planned(plan)) == 3 and driver.poll() is None:
+    leader = fragile_brokers.leader_of(copy.topic)
+    with run_driver(copy) as driver:
+        while len(pending_failures(plan)) == 3 and driver.poll() is None:
             time.sleep(0.05)
-        fragile.kill(leader)
+        fragile_brokers.kill(leader)
         _, errors = driver.communicate(timeout=SLOW_S)
     assert driver.returncode != 0
-    assert not planned(plan), errors
+    assert not pending_failures(plan), errors
     Copy(copy.bootstrap, copy.topic, copy.checkpoint, copy.plan, "many", 1).run(spark)
-    fragile.start(leader)
-    check(fragile, copy.topic)
+    fragile_brokers.start(leader)
+    check(fragile_brokers, copy.topic)
 
 
 @pytest.mark.soak
 @pytest.mark.parametrize("seed", range(8))
 @pytest.mark.parametrize("mode", ["one", "many"])
-def test_crash_matrix(fragile: KafkaCluster, tmp_path: Path, mode: str, seed: int) -> None:
-    """Any process is killed at any point: every driver is a process, and brokers die all the time."""
+def test_crash_matrix(fragile_brokers: KafkaCluster, tmp_path: Path, mode: str, seed: int) -> None:
+    """Tasks, workers, drivers and brokers are killed at random points, and each row is written once."""
     random = Random(f"{mode}-{seed}")
-    copy, plan = copy_of(fragile, tmp_path, mode, f"matrix-{seed}")
+    copy, plan = new_copy(fragile_brokers, tmp_path, mode, f"matrix-{seed}")
     for batch_id in range(BATCHES):
-        for where in random.sample((HALF, TASK), random.randint(0, 2)):
-            plan_failure(plan, batch_id, where, random.choice((ERROR, KILL)))
-        for where in random.sample(DRIVER_FAILURES, random.randint(0, 1)):
-            if mode == "many" or where != BETWEEN:
-                plan_failure(plan, batch_id, where, random.choice((ERROR, KILL, KILL)))
-    with dying_brokers(fragile, seed):
+        for place in random.sample((HALF, TASK), random.randint(0, 2)):
+            plan_failure(plan, batch_id, place, random.choice((ERROR, KILL)))
+        for place in random.sample(DRIVER_FAILURES, random.randint(0, 1)):
+            if mode == "many" or place != BETWEEN:
+                plan_failure(plan, batch_id, place, random.choice((ERROR, KILL, KILL)))
+    with kill_and_restart_brokers(fragile_brokers, seed):
         for _ in range(3 * BATCHES):
-            with running(with_lanes(copy, random)) as driver:
+            with run_driver(with_random_lanes(copy, random)) as driver:
                 _, errors = driver.communicate(timeout=SLOW_S)
             if not driver.returncode:
                 break
         assert driver.returncode == 0, errors
-    check(fragile, copy.topic)
+    check(fragile_brokers, copy.topic)

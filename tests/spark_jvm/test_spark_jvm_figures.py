@@ -1,4 +1,4 @@
-"""The published results of the coordination designs are a data set for Spark."""
+"""Spark reads the published figures of the coordination designs."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from pyspark.sql import SparkSession
 DOCS = Path(__file__).parents[2] / "docs" / "explanation"
 
 
-def test_the_query_on_the_page(spark: SparkSession) -> None:
-    """The program on the page reads the file, and its result is one row per design."""
+def test_query_of_the_page(spark: SparkSession) -> None:
+    """The page's program reads the file, and its result is one row per design."""
     page = (DOCS / "design-questions.md").read_text()
     (program,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
     found: dict[str, object] = {"spark": spark}

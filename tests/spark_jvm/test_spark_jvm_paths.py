@@ -1,4 +1,4 @@
-"""Paths that Spark itself does not support."""
+"""Paths with which Spark itself has problems."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ print(spark_session("paths").read.format("kreplica").options(**options).load().c
 """
 
 
-def test_a_space_in_the_path_of_python(tmp_path: Path) -> None:
-    """The data source is found in a virtual environment whose path has a space."""
+def test_space_in_the_path_of_python(tmp_path: Path) -> None:
+    """The data source is found by a Python whose path contains a space."""
     python = tmp_path / "a folder" / "python"
     python.parent.mkdir()
     python.write_text(f"#!/bin/sh\nexec '{sys.executable}' \"$@\"\n")

@@ -1,4 +1,4 @@
-"""Spark with source and sink in real processes: the minimal example."""
+"""The minimal example of source and sink in real Spark processes."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ if TYPE_CHECKING:
 
 
 def test_written_rows_are_read(spark: SparkSession, brokers: KafkaCluster) -> None:
-    """Rows go to a topic and come back without registration of the source."""
+    """Rows written to a topic can be read, and the source needs no registration."""
     brokers.create_topic("there-and-back", 2)
     options = {"kafka.bootstrap.servers": brokers.bootstrap_servers}
     rows = [(f"key-{number}", f"value-{number}") for number in range(100)]
     frame = spark.createDataFrame(rows, "key string, value string")
     frame.write.format("kreplica").options(**options, topic="there-and-back").mode("append").save()
     read = spark.read.format("kreplica").options(**options, subscribe="there-and-back").load()
-    got = sorted((bytes(row.key).decode(), bytes(row.value).decode()) for row in read.collect())
-    assert got == sorted(rows)
+    found = sorted((bytes(row.key).decode(), bytes(row.value).decode()) for row in read.collect())
+    assert found == sorted(rows)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from jvm_tables import PATIENCE_S, put, started, streamed, written
+from jvm_tables import WAIT_S_MAX, count_values, load_stream, produce, start_query
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -27,7 +27,7 @@ def append(frame: DataFrame, brokers: KafkaCluster, **options: str) -> None:
 
 
 def test_columns_of_rows(spark: SparkSession, brokers: KafkaCluster) -> None:
-    """Nulls are allowed except as topic; other columns are ignored; keys map to partitions as in Kafka's clients."""
+    """Nulls are allowed except as topic, unknown columns are ignored, and keys map to the usual partitions."""
     brokers.create_topic("jvm-sink-a", 4)
     brokers.create_topic("jvm-sink-b", 4)
     moment = datetime(2024, 2, 29, 12, 30, 15, 250_000, tzinfo=UTC)
@@ -39,17 +39,17 @@ def test_columns_of_rows(spark: SparkSession, brokers: KafkaCluster) -> None:
     ]
     frame = spark.createDataFrame(rows, COLUMNS).coalesce(1)
     append(frame, brokers, **{"kafka.compression.type": "lz4"})
-    (whole,) = brokers.records("jvm-sink-a")
-    assert (whole.partition, whole.key, whole.value) == (3, b"k", b"all")
-    assert whole.timestamp_ms == int(moment.timestamp() * 1000)
-    assert whole.headers == (("trace", b"\x01"), ("empty", None))
+    (record,) = brokers.records("jvm-sink-a")
+    assert (record.partition, record.key, record.value) == (3, b"k", b"all")
+    assert record.timestamp_ms == int(moment.timestamp() * 1000)
+    assert record.headers == (("trace", b"\x01"), ("empty", None))
     by_key, empty = sorted(brokers.records("jvm-sink-b"), key=lambda each: each.value is None)
     assert (empty.partition, empty.key, empty.value, empty.headers) == (2, None, None, ())
-    put_by_client = partition_of(brokers, "jvm-sink-b", b"key")
-    assert (by_key.partition, by_key.value) == (put_by_client, b"by key")
+    expected_partition = partition_of(brokers, "jvm-sink-b", b"key")
+    assert (by_key.partition, by_key.value) == (expected_partition, b"by key")
 
     append(frame.select("key", "value", "topic"), brokers, topic="jvm-sink-a")
-    assert written(brokers, "jvm-sink-a") == Counter({"all": 2, "by key": 1, "": 1})
+    assert count_values(brokers, "jvm-sink-a") == Counter({"all": 2, "by key": 1, "": 1})
 
 
 def partition_of(brokers: KafkaCluster, topic: str, key: bytes) -> int:
@@ -58,14 +58,14 @@ def partition_of(brokers: KafkaCluster, topic: str, key: bytes) -> int:
 
     producer = KafkaProducer(bootstrap_servers=brokers.bootstrap_servers)
     try:
-        partition: int = producer.send(topic, b"by a client", key=key).get(PATIENCE_S).partition
+        partition: int = producer.send(topic, b"by a client", key=key).get(WAIT_S_MAX).partition
     finally:
         producer.close()
     return partition
 
 
 def test_rejected_rows(spark: SparkSession, brokers: KafkaCluster) -> None:
-    """The error is one line with the column or the option; existing records are never overwritten."""
+    """The error names the column or the option, and existing records are never overwritten."""
     brokers.create_topic("jvm-sink-errors", 2)
     text = spark.createDataFrame([("v", None)], "value string, topic string")
     cases = [
@@ -76,28 +76,28 @@ def test_rejected_rows(spark: SparkSession, brokers: KafkaCluster) -> None:
         (text.selectExpr("value", "7 partition"), {"topic": "jvm-sink-errors"}, "partition 7 of topic 'jvm-sink-err"),
         (text, {"kafka.value.serializer": "x"}, "'kafka.value.serializer' is not supported"),
     ]
-    for frame, options, told in cases:
-        with pytest.raises(Exception, match=told):
+    for frame, options, message in cases:
+        with pytest.raises(Exception, match=message):
             append(frame, brokers, **options)
     sink = text.select("value").write.format("kreplica").option("kafka.bootstrap.servers", brokers.bootstrap_servers)
     with pytest.raises(Exception, match="UNSUPPORTED_DATA_SOURCE_SAVE_MODE"):
         sink.option("topic", "jvm-sink-errors").save()
     with pytest.raises(Exception, match="topics cannot be overwritten"):
         sink.option("topic", "jvm-sink-errors").mode("overwrite").save()
-    assert written(brokers, "jvm-sink-errors") == Counter()
+    assert count_values(brokers, "jvm-sink-errors") == Counter()
 
 
 def test_output_modes(spark: SparkSession, brokers: KafkaCluster, tmp_path: Path) -> None:
-    """Append is used in other tests; complete writes the whole result again; Spark itself rejects update."""
+    """Mode ``complete`` writes the whole result each time; Spark rejects ``update``. Other tests use ``append``."""
     brokers.create_topic("jvm-sink-words", 1)
     brokers.create_topic("jvm-sink-counts", 1)
-    put(brokers, "jvm-sink-words", ["a", "b", "a", "b", "b"])
-    given = {"subscribe": "jvm-sink-words", "startingOffsets": "earliest", "maxOffsetsPerTrigger": "3"}
-    words = streamed(spark, brokers, **given).groupBy("value").count()
+    produce(brokers, "jvm-sink-words", ["a", "b", "a", "b", "b"])
+    options = {"subscribe": "jvm-sink-words", "startingOffsets": "earliest", "maxOffsetsPerTrigger": "3"}
+    words = load_stream(spark, brokers, **options).groupBy("value").count()
     counts = words.selectExpr("value key", "string(count) value")
-    query = started(counts, brokers, "jvm-sink-counts", tmp_path, mode="complete", availableNow=True)
-    assert query.awaitTermination(PATIENCE_S)
+    query = start_query(counts, brokers, "jvm-sink-counts", tmp_path, mode="complete", availableNow=True)
+    assert query.awaitTermination(WAIT_S_MAX)
     pairs = [((each.key or b"").decode(), (each.value or b"").decode()) for each in brokers.records("jvm-sink-counts")]
     assert Counter(pairs) == Counter([("a", "2"), ("b", "1"), ("a", "2"), ("b", "3")])
     with pytest.raises(Exception, match="kreplica does not support Update mode"):
-        started(counts, brokers, "jvm-sink-counts", tmp_path / "update", mode="update").awaitTermination(PATIENCE_S)
+        start_query(counts, brokers, "jvm-sink-counts", tmp_path / "update", mode="update").awaitTermination(WAIT_S_MAX)
