@@ -73,7 +73,7 @@ def result_of(deferred: Deferred[Any]) -> Any:
 
 
 def heartbeat(connection: Connection, version: int = 4, **options: Any) -> Deferred[dict[str, Any]]:
-    """Send a heartbeat, which stands for any small request."""
+    """Send a heartbeat, as an example of a small request."""
     return connection.request(HEARTBEAT, version, HEARTBEAT_BODY, **options)
 
 

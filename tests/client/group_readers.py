@@ -1,4 +1,4 @@
-"""Members of a group on a simulated cluster, which track the partitions that they own by their listeners."""
+"""Members of a group on a simulated cluster, whose listeners track the partitions that they own."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Owners:
                 self.contradictions.append(f"{name} was assigned {partition}, which {other} owns")
 
     def reclaim(self, name: str, partitions: Partitions) -> None:
-        """Reassign to a resumed process the partitions that no other reader has got in the meantime."""
+        """Reassign to a resumed process the partitions that no other reader was assigned in the meantime."""
         for partition in sorted(partitions):
             self._owners.setdefault(partition, name)
 

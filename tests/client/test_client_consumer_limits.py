@@ -20,7 +20,7 @@ def numbers(records: Iterable[ConsumedRecord]) -> list[int]:
 
 @pytest.fixture
 def scene() -> Iterator[Scene]:
-    """The topic t with four partitions, two of which have many large records."""
+    """The topic t with four partitions; two have many large records."""
     consumer_scene = Scene(seed=14)
     consumer_scene.create("t", 4)
     for partition in (0, 1):

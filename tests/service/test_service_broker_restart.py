@@ -1,4 +1,4 @@
-"""Restarts of a broker: what it registers about its logs, and which logs it keeps."""
+"""A restarted broker registers the state of its logs, and keeps the correct logs."""
 
 from __future__ import annotations
 

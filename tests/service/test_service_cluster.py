@@ -35,7 +35,7 @@ def batch(value: bytes) -> bytes:
 
 
 def retry(simulation: Simulation, send: Callable[[], Coroutine[Deferred[Any], Any, Any]]) -> Any:
-    """Send a request, new_topic after each retriable error as clients do, and return the result."""
+    """Send a request, retry it after retriable errors as clients do, and return the result."""
     for _ in range(200):
         try:
             return simulation.run_until(send())

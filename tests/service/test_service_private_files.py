@@ -14,7 +14,7 @@ from tests.support.standalone import StandaloneProcess
 
 @pytest.fixture(autouse=True)
 def _common_umask() -> Iterator[None]:
-    """Set the umask of most shells, with which files are world-readable by default."""
+    """Set the umask of most shells; it makes files world-readable by default."""
     before = os.umask(0o022)
     yield
     os.umask(before)

@@ -63,7 +63,7 @@ def check_acls(cluster: SimulatedCluster) -> None:
 
 
 def test_every_znode_is_protected() -> None:
-    """ACLs are right after elections, changes of topics, settings and users, reassignments, and restarts."""
+    """ACLs are correct after elections, changes of topics, settings and users, reassignments, and restarts."""
     cluster = protected_cluster({"kafka": "secret"})
     with capturedLogs() as logged:
         cluster.start()

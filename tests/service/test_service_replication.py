@@ -1,4 +1,4 @@
-"""Which error a broker returns for partitions that it does not have."""
+"""The error that a broker returns for partitions that it does not have."""
 
 from twisted.internet.task import Clock
 

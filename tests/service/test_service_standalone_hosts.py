@@ -1,4 +1,4 @@
-"""Several brokers in one process, each of which is killed, paused and isolated while the others continue."""
+"""Several brokers in one process; each is killed, paused and isolated while the others continue."""
 
 from __future__ import annotations
 

@@ -152,7 +152,7 @@ class Driver:
 
 
 class CrashSimulation:
-    """A checkpoint, and concurrent drivers, each of which acts as if it were the only one."""
+    """A checkpoint, and concurrent drivers; each acts as if it were the only one."""
 
     def __init__(self, sink: SinkOptions, mode: str, seed: int) -> None:
         self.sink, self.mode, self.random = sink, mode, Random(seed)

@@ -111,7 +111,7 @@ def test_invalid_directories(directories: list[Directory], damage: Callable[[Pat
 
 
 def test_broker_id_of_a_directory(directories: list[Directory]) -> None:
-    """If a directory contains a broker ID, it must match the partition_facts one."""
+    """If a directory contains a broker ID, it must match the given one."""
     with pytest.raises(StorageError, match="belongs to broker 1, not to 4"):
         run_audit(AuditOptions(log_dirs_of={4: (str(directories[0].path),)}))
     properties = directories[0].path / "meta.properties"
@@ -149,7 +149,7 @@ def test_older_topic_with_the_same_name(directories: list[Directory]) -> None:
 
 
 def test_compacted_ranges(directories: list[Directory]) -> None:
-    """Missing batches are no difference in ranges that the cleaner's checkpoint or the user declares as compacted."""
+    """Missing batches are not reported in ranges that the cleaner's checkpoint or the user declares as compacted."""
     path = directories[1].path / "t-0" / f"{0:020}.log"
     path.write_bytes(b"".join(batch(number) for number in range(10) if number != 4))
     assert difference_positions(audit_directories(directories)) == [("t", 0, 20, 2, Kind.MISSING)]

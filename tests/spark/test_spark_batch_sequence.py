@@ -38,7 +38,7 @@ def client(brokers: KafkaCluster) -> Iterator[Cluster]:
 
 
 def prepare(brokers: KafkaCluster, topic: str, number: int, after: int) -> tuple[list[PreparedTask], SinkOptions]:
-    """Run one task per lane, each of which writes a row with the batch's number."""
+    """Run one task per lane; each writes a row with the batch's number."""
     values = {"kafka.bootstrap.servers": brokers.bootstrap_servers, "topic": topic, "kreplica.exactly.once": "many",
              "kreplica.batch.id": str(number), "kreplica.batch.after": str(after)}  # fmt: skip
     options = sink_options(values)

@@ -30,7 +30,7 @@ def stored_offsets(decision: Decision) -> dict[int, CommittedOffset]:
 
 
 def test_decision_is_stored_in_several_offsets() -> None:
-    """As many offsets are used as necessary; those left by an earlier, larger decision are ignored."""
+    """The write uses as many offsets as necessary; those left by an earlier, larger decision are ignored."""
     large = Decision(7, QUERY, "orders", "0123abcd", tuple(decided_lane(number, 10_000_000) for number in range(900)))
     offsets = stored_offsets(large)
     assert len(offsets) == 4

@@ -103,7 +103,7 @@ def test_different_replica_is_reported(tmp_path: Path, change: Change, kind: Kin
 
 
 def test_any_flipped_bit(tmp_path: Path) -> None:
-    """For any flipped bit, only its batch of its broker is reported."""
+    """For any flipped bit, only the batch that contains it is reported."""
     copies = replicas(tmp_path, {})
     size = len(batch(0))
     for base, first in ((0, 0), (30, 6)):

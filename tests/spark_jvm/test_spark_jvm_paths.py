@@ -1,4 +1,4 @@
-"""Paths with which Spark itself has problems."""
+"""Paths that cause problems in Spark itself."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ ARCHIVE = Path(__file__).parents[1] / "storage" / "written_by_kafka" / "kafka-3.
 
 @pytest.fixture(scope="module")
 def topic(brokers: KafkaCluster) -> str:
-    """A topic with three codecs and two partitions, one of which has twice as many records as the other."""
+    """A topic with three codecs and two partitions; one has twice as many records as the other."""
     brokers.create_topic("profiled", partitions=2)
     with Cluster(brokers.bootstrap_servers) as cluster:
         for codec, partition, count in ((Codec.NONE, 0, COUNT), (Codec.ZSTD, 0, COUNT), (Codec.LZ4, 1, COUNT)):

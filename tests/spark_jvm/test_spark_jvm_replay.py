@@ -238,7 +238,7 @@ def test_targets_that_delete_or_restamp_records(spark: SparkSession, brokers: Ka
 
 
 def test_fewer_partitions(spark: SparkSession, brokers: KafkaCluster, archive: str) -> None:
-    """Fewer partitions are rejected, unless keys determine them: then each key's records are in order in one."""
+    """Fewer partitions are rejected unless keys choose them; each key's records stay in order in one partition."""
     brokers.create_topic("fewer", 2)
     with pytest.raises(TopicUnusable, match="orders has 3 partitions and fewer has 2: add partitions, or use --by-key"):
         replay(spark, archive, replay_options(brokers, "fewer", topics=(ORDERS,)))

@@ -27,7 +27,7 @@ def append(frame: DataFrame, brokers: KafkaCluster, **options: str) -> None:
 
 
 def test_columns_of_rows(spark: SparkSession, brokers: KafkaCluster) -> None:
-    """Nulls are allowed except as topic, unknown columns are ignored, and keys map to the usual partitions."""
+    """Nulls are allowed except as topic, unknown columns are ignored, and keys choose partitions as usual."""
     brokers.create_topic("jvm-sink-a", 4)
     brokers.create_topic("jvm-sink-b", 4)
     moment = datetime(2024, 2, 29, 12, 30, 15, 250_000, tzinfo=UTC)

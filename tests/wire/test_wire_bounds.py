@@ -157,7 +157,7 @@ def test_nested_arrays_are_bounded() -> None:
     ids=["nested records", "records of two bytes", "records full of defaults", "numbers"],
 )
 def test_memory_is_proportional_to_the_counted_cost(schema: Schema, version: int, data: bytes, cost: int) -> None:
-    """For every kind of frame, memory is limited by the counted cost, which is limited itself."""
+    """For every kind of frame, memory is proportional to the counted cost, which is limited."""
     parse = schema.parser(version)
     with memory_peak_below(60 * cost):
         parse(data)

@@ -93,7 +93,7 @@ for name, (codec, data) in pickle.load(sys.stdin.buffer).items():
 
 
 def test_decompression_bomb_uses_only_the_allowed_memory() -> None:
-    """Small inputs that decompress to far more than the limit are refused without using much more memory than it."""
+    """Small inputs that decompress to far more than the limit are refused; memory stays near the limit."""
     measured = subprocess.run(
         [sys.executable, "-c", MEASURE], input=pickle.dumps(bombs()), capture_output=True, check=True, timeout=60
     )

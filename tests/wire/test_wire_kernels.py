@@ -53,7 +53,7 @@ def place(batches: list[Any], size_max: int = SIZE_MAX, total_max: int = SIZE_MA
 
 @pytest.mark.parametrize("size", SIZES)
 def test_crc_of_every_size(size: int) -> None:
-    """The CRC is right for every size, and detects each changed byte."""
+    """The CRC is correct for every size, and detects each changed byte."""
     chance = random.Random(size)
     data = bytes(batch(chance.randbytes(size)))
     assert [header for _, header, _ in iter_checked(data)] == [parse_header(data)]

@@ -52,7 +52,7 @@ def test_notes_and_markers_are_distinct():
 
 @pytest.mark.parametrize("cut", [0, 1, 5, 8])
 def test_truncated_notes(cut):
-    """Truncated notes raise an error that states it."""
+    """Truncated notes raise ``ProtocolError``."""
     (record,) = iter_records(build_notes([Note("p", b"data")], 1, 1))
     batch = build_batch([record._replace(value=record.value[:cut])], control=True)
     with pytest.raises(ProtocolError, match="a note is truncated"):

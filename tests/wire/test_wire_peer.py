@@ -46,7 +46,7 @@ NOT_IN_PEER = {
 }
 
 PEER_NAMES = {"enable_2pc": "enable2_pc"}
-"""Names of fields whose names in the peer differ."""
+"""The peer's field names that differ from this project's."""
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 

@@ -58,9 +58,7 @@ def test_valid_records(record_fields: list[tuple[object, ...]], timestamp_type: 
 
 
 @given(rows, st.lists(st.tuples(st.integers(0, 2000), st.integers(0, 255)), min_size=1, max_size=4), st.integers(-3, 3))
-def test_malformed_records(
-    record_fields: list[tuple[object, ...]], changes: list[tuple[int, int]], more: int
-) -> None:
+def test_malformed_records(record_fields: list[tuple[object, ...]], changes: list[tuple[int, int]], more: int) -> None:
     """With changed bytes and wrong counts, the result is the same records or the same error."""
     batch = batch_of(record_fields, TimestampType.CREATE_TIME)
     header = parse_header(batch)

@@ -69,9 +69,7 @@ def test_batches_of_all_libraries_are_accepted(sent: list[Record], library: str)
 
 @given(sent=record_lists, position=st.integers(0, 10**6), byte=st.integers(0, 255), cut=st.booleans())
 @settings(max_examples=300)
-def test_validation_agrees_with_the_reader(
-    sent: list[Record], position: int, byte: int, cut: bool
-) -> None:
+def test_validation_agrees_with_the_reader(sent: list[Record], position: int, byte: int, cut: bool) -> None:
     """A damaged or truncated section is accepted if, and only if, all its records can be read."""
     batch = build_batch(sent)
     section = bytearray(batch[HEADER_SIZE:])

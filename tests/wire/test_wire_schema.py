@@ -55,7 +55,7 @@ FULL: dict[str, Any] = {
 
 
 class Range:
-    """A file range, of which the codec uses only the size."""
+    """A file range; the codec uses only its size."""
 
     def __init__(self, size: int) -> None:
         self.size = size
@@ -249,7 +249,7 @@ def test_error_next_to_a_file_range() -> None:
 
 
 def test_message_without_records_is_one_buffer() -> None:
-    """That buffer includes the prefix."""
+    """The buffer includes the prefix."""
     assert METADATA.request.build_pieces(1, {"topics": []}, prefix=b"head") == [b"head" + b"\x00" * 4]
     assert APIS[74].request.build_pieces(0, {}, prefix=b"head") == [b"head\x00"]
 

@@ -112,7 +112,7 @@ def outcome(parse, data):
 
 
 def test_messages_that_differ_in_numbers_are_parsed_once():
-    """Each follows one template, like the fetches of a follower."""
+    """One template serves them all, as for a follower's fetches."""
     chance = random.Random(1)
     for schema, make in ((FETCH.request, request), (FETCH.response, response)):
         parser = CountingParser(schema, 17)

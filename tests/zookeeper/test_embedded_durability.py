@@ -124,7 +124,7 @@ def test_power_loss_loses_no_acknowledged_write(seed: int) -> None:
 
 
 def test_failed_store_closes_all_connections(scene: Scene) -> None:
-    """The write is not acknowledged and the failure is reported; after a restart, the data is the old or the new."""
+    """The write is not acknowledged and the failure is reported; after a restart, the old or new data is found."""
     peer, _ = scene.session()
     scene.request(peer, Create("/a", b"old"))
     scene.host.disk.fail("sync", "*/log-*")

@@ -59,7 +59,7 @@ def test_bytes_of_znodes_are_bounded() -> None:
 
 
 def test_broker_registers_in_a_full_tree() -> None:
-    """The znodes with which a broker registers may use the reserve."""
+    """The znodes of a broker's registration may use the reserve."""
     scene = quota_scene(bytes_max=2 * MIB)
     peer, _ = scene.session()
     for path in ("/brokers", "/brokers/ids"):

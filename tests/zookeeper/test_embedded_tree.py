@@ -46,7 +46,7 @@ def state(tree: Tree) -> dict[str, tuple[Any, ...]]:
     return {path: (node.row(), sorted(node.children or ())) for path, node in sorted(tree.nodes.items())}
 
 
-def test_new_tree_equals_zookeepers() -> None:
+def test_new_tree_matches_zookeeper() -> None:
     """A new tree has the same znodes and stats as a new ZooKeeper."""
     tree = Tree()
     assert sorted(tree.nodes) == ["/", "/zookeeper", "/zookeeper/config", "/zookeeper/quota"]
@@ -150,7 +150,7 @@ def test_zookeepers_own_znodes_cannot_be_deleted(path: str) -> None:
 
 
 def test_parent_acl_applies_to_create_and_delete() -> None:
-    """As in ZooKeeper, CREATE and DELETE are permissions on the children of a znode."""
+    """CREATE and DELETE are permissions on the children of a znode, as in ZooKeeper."""
     tree = Tree()
     create(tree, "/a", acl=(Acl(Permission.READ, "world", "anyone"),))
     with pytest.raises(NoAuth):

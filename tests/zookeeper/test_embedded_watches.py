@@ -155,7 +155,7 @@ def test_session_is_resumed_only_with_its_password() -> None:
 
 
 def test_pause_of_the_server_extends_sessions() -> None:
-    """A session expires after its timeout without a message, but the server's own pauses are not included."""
+    """A session expires after its timeout without a message; a pause of the server extends the timeout."""
     sessions = new_sessions()
     session = sessions.open(5000, 1000, 100.0)
     assert sessions.expired(105.0) == []

@@ -235,7 +235,7 @@ def test_responses_that_arrive_byte_by_byte() -> None:
 
 
 def test_ping_is_sent_every_third_of_the_session_timeout() -> None:
-    """As long as pings get responses, the session is known not to have expired."""
+    """While pings get responses, the session has not expired."""
     scene = ClientScene()
     peer = scene.start_session()
     pings = []

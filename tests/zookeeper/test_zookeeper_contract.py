@@ -1,4 +1,4 @@
-"""What the client requires of a ZooKeeper server: the same scenarios run on a real and an embedded server."""
+"""The client's requirements of a ZooKeeper server: the same scenarios run on a real and an embedded server."""
 
 from __future__ import annotations
 

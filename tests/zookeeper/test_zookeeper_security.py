@@ -109,7 +109,7 @@ def test_wrong_sasl_password_is_refused(server: SecureServer) -> None:
 
 
 def test_sasl_user_with_umlauts(server: SecureServer) -> None:
-    """As in Java, text is hashed in ISO 8859-1 if that encoding can represent it."""
+    """Text is hashed in ISO 8859-1 if that encoding can represent it, as in Java."""
 
     async def scenario() -> None:
         client = server.client(sasl=UMLAUT)
