@@ -43,12 +43,16 @@ def children(process: StandaloneProcess) -> dict[int, int]:
 
 
 def is_running(pid: int) -> bool:
-    """Return True if a process runs; a zombie process is not running, although it is listed."""
+    """Return True if a process runs.
+
+    A zombie is listed but does not run, unless it has other threads, which keep its sockets open until they end.
+    """
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
-    except FileNotFoundError:
+        threads = list(Path(f"/proc/{pid}/task").iterdir())
+    except (FileNotFoundError, ProcessLookupError):
         return False
-    return stat.rpartition(")")[2].split()[0] not in "ZX"
+    return stat.rpartition(")")[2].split()[0] not in "ZX" or len(threads) > 1
 
 
 def write(cluster: Cluster, *values: bytes) -> None:
