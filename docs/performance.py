@@ -35,6 +35,7 @@ TITLES = {
     "hand_overs": "Hand-overs of a record",
     "growth": "Growth",
     "cores": "Two cores",
+    "roofline": "Many cores",
     "controller": "Controller",
     "redesign": "Controller redesign",
     "zookeeper": "ZooKeeper client",
