@@ -112,7 +112,7 @@ def test_killed_broker_is_restarted(process: StandaloneProcess, tmp_path: Path) 
     last = children(process)
     assert process.stop(START_S) == ORDERLY_STATUS
     assert not any(is_running(pid) for pid in last.values())
-    handed_over = r"^broker-2: .* broker 2 has handed over the leadership of all its partitions$"
+    handed_over = r"^broker-2: .* broker 2 has handed over leadership of all its partitions$"
     assert re.search(handed_over, process.output, re.MULTILINE)
     assert process.output.splitlines()[-1].endswith(f"ZooKeeper server on port {process.coordinator_port} stopped")
     for number in (1, 2):
