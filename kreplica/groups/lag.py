@@ -31,7 +31,7 @@ class Status(IntEnum):
     """Commits the same offset repeatedly although there is lag."""
 
     STOPPED = 3
-    """Has stopped committing although there is lag."""
+    """Has no consumer, or has stopped committing, although there is lag."""
 
 
 class Commit(NamedTuple):
@@ -110,6 +110,12 @@ def status_of(window: Window, lag: int, now_ms: int, silence_ms_min: int) -> Sta
     if not is_advancing(commits):
         return Status.STALLED
     return Status.WARN if is_falling_behind(commits) else Status.OK
+
+
+def has_several_commits(window: Window) -> bool:
+    """Return True if the commits come from a running client; an offset reset commits only once."""
+    commits = list(window)
+    return len(commits) == WINDOW or is_advancing(commits)
 
 
 def has_stopped(commits: list[Commit], caught_up_ms: int, now_ms: int, silence_ms_min: int) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
@@ -11,7 +11,7 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from kreplica.errors import ErrorCode, KafkaError
-from kreplica.groups.lag import WINDOW, Status, Window, lag_between, status_of, worst
+from kreplica.groups.lag import WINDOW, Status, Window, has_several_commits, lag_between, status_of, worst
 from kreplica.groups.records import CommittedOffset, OffsetKey
 from kreplica.model import TopicPartition
 from kreplica.runtime import Runtime
@@ -168,13 +168,13 @@ class LagTracker:
         uncommitted = list(self._without_commit(group, shard))
         ends = await self._end_offsets.of([*(_partition_of(key) for key, _ in offsets), *uncommitted])
         starts = await self._end_offsets.first_of(uncommitted)
-        partitions = [self._partition_lag(key, committed, ends.get(_partition_of(key))) for key, committed in offsets]
         unread = [_lag_without_commit(key, starts.get(key), ends.get(key)) for key in uncommitted]
+        partitions, status = self._partition_lags(group, offsets, ends, unread)
         return GroupLag(
             group_id,
             group.state_name,
             sum(each.lag for each in (*partitions, *unread) if each.lag is not None),
-            worst(each.status for each in partitions if each.status is not None),
+            status,
             sorted([*partitions, *unread], key=_sort_key),
             len(unread),
             sum(each.lag for each in unread if each.lag is not None),
@@ -203,29 +203,23 @@ class LagTracker:
         ends: Mapping[TopicPartition, int],
         starts: Mapping[TopicPartition, int],
     ) -> GroupSummary:
-        now_ms, silence_ms = self._runtime.wall_clock_ms(), int(WINDOW * self._config.interval_s * 1000)
-        topics: dict[str, None] = {}
-        lags: list[int] = []
-        last_ms: int | None = None
-        status, count = Status.OK, 0
-        for key, committed in _offsets_of(shard, group.group_id):
-            count += 1
-            topics[key.topic] = None
-            last_ms = max(last_ms or committed.commit_timestamp_ms, committed.commit_timestamp_ms)
-            end = ends.get(_partition_of(key))
-            if end is not None:
-                lag = lag_between(committed.offset, end)
-                lags.append(lag)
-                window = self._windows.get(key)
-                if lag and window is not None:
-                    status = max(status, status_of(window, lag, now_ms, silence_ms))
-        partitions = self._without_commit(group, shard)
-        unread = [_lag_without_commit(key, starts.get(key), ends.get(key)) for key in partitions]
-        topics.update(dict.fromkeys(each.topic for each in unread))
+        keys = self._without_commit(group, shard)
+        unread = [_lag_without_commit(key, starts.get(key), ends.get(key)) for key in keys]
+        partitions, status = self._partition_lags(group, _offsets_of(shard, group.group_id), ends, unread)
+        commits_ms = [each.committed.commit_timestamp_ms for each in partitions if each.committed is not None]
+        topics = sorted({each.topic for each in (*partitions, *unread)})
+        lags = [each.lag for each in partitions if each.lag is not None]
         uncommitted = [each.lag for each in unread if each.lag is not None]
-        total = sum(lags) + sum(uncommitted) if lags or uncommitted or not (count or unread) else None
+        total = sum(lags) + sum(uncommitted) if lags or uncommitted or not (partitions or unread) else None
         return GroupSummary(
-            group, tuple(sorted(topics)), count + len(unread), len(unread), total, sum(uncommitted), last_ms, status
+            group,
+            tuple(topics),
+            len(partitions) + len(unread),
+            len(unread),
+            total,
+            sum(uncommitted),
+            max(commits_ms, default=None),
+            status,
         )
 
     def _without_commit(self, group: Group, shard: GroupShard) -> Iterator[TopicPartition]:
@@ -237,17 +231,38 @@ class LagTracker:
                 if number not in committed:
                     yield TopicPartition(topic, number)
 
-    def _partition_lag(self, key: OffsetKey, committed: CommittedOffset, log_end_offset: int | None) -> PartitionLag:
-        if log_end_offset is None:
-            return PartitionLag(key.topic, key.partition, committed, None, None, None)
-        lag = lag_between(committed.offset, log_end_offset)
-        now_ms = self._runtime.wall_clock_ms()
-        known = self._windows.get(key)
-        # Copied, so that frequent calls do not fill the window.
-        window = known.copy() if known is not None else Window()
-        window.add(committed.commit_timestamp_ms, committed.offset, lag, now_ms)
-        status = status_of(window, lag, now_ms, int(WINDOW * self._config.interval_s * 1000))
-        return PartitionLag(key.topic, key.partition, committed, log_end_offset, lag, status)
+    def _partition_lags(
+        self,
+        group: Group,
+        offsets: Iterable[tuple[OffsetKey, CommittedOffset]],
+        ends: Mapping[TopicPartition, int],
+        unread: Sequence[PartitionLag],
+    ) -> tuple[list[PartitionLag], Status]:
+        """Return the lag in the partitions with a committed offset, and the status of the group.
+
+        :param unread: the lag in the partitions without a committed offset.
+        """
+        now_ms, silence_ms = self._runtime.wall_clock_ms(), int(WINDOW * self._config.interval_s * 1000)
+        rows: list[PartitionLag] = []
+        windows: list[Window] = []
+        for key, committed in offsets:
+            end = ends.get(_partition_of(key))
+            lag = None if end is None else lag_between(committed.offset, end)
+            known = self._windows.get(key)
+            # Copied, so that frequent calls do not fill the window.
+            window = known.copy() if known is not None else Window()
+            if lag is not None:
+                window.add(committed.commit_timestamp_ms, committed.offset, lag, now_ms)
+            windows.append(window)
+            rows.append(PartitionLag(key.topic, key.partition, committed, end, lag, None))
+        if not has_consumer(group, windows):
+            rows = [each if each.lag is None else each._replace(status=_without_consumer(each.lag)) for each in rows]
+            return rows, worst(_without_consumer(each.lag) for each in (*rows, *unread))
+        rows = [
+            each if each.lag is None else each._replace(status=status_of(window, each.lag, now_ms, silence_ms))
+            for each, window in zip(rows, windows, strict=True)
+        ]
+        return rows, worst(each.status for each in rows if each.status is not None)
 
     def committed_offsets(self) -> Iterator[tuple[OffsetKey, int, int | None]]:
         """Yield the key, committed offset and lag of every partition with a committed offset.
@@ -350,6 +365,18 @@ def _lag_without_commit(key: TopicPartition, start: int | None, end: int | None)
     """Return the lag in a partition without a committed offset: all of its records."""
     lag = None if start is None or end is None else max(end - start, 0)
     return PartitionLag(key.topic, key.partition, None, end, lag, None)
+
+
+def has_consumer(group: Group, windows: Iterable[Window]) -> bool:
+    """Return True if the group has a member, or if a client commits that assigns partitions to itself.
+
+    A group that has had members is not used by such clients, so it has no consumer after its last member has left.
+    """
+    return group.member_count > 0 or (not group.protocol_type and any(map(has_several_commits, windows)))
+
+
+def _without_consumer(lag: int | None) -> Status:
+    return Status.STOPPED if lag else Status.OK
 
 
 def _sort_key(row: PartitionLag) -> tuple[str, int]:

@@ -141,7 +141,7 @@ def test_lag_of_groups(scene):
         "partitions": 3,
         "partitions_without_commit": 1,
         "topics": ["orders"],
-        "status": "OK",
+        "status": "STOPPED",
         "members": 0,
     }
     assert (bar["lag"], bar["partitions_without_commit"]) == (0, 0)

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from types import SimpleNamespace
 
 import pytest
 from offsets_wire import WireScene, wire_scene
 
 from kreplica.coordination.end_offsets import EndOffsets
 from kreplica.errors import ErrorCode, KafkaError
-from kreplica.groups.lag import Status
-from kreplica.groups.lag_tracking import GroupLag, LagConfig, LagTracker
+from kreplica.groups.lag import WINDOW, Status, Window
+from kreplica.groups.lag_tracking import GroupLag, LagConfig, LagTracker, has_consumer
 from kreplica.model import TopicPartition
 from kreplica.wire.batch_building import build_batch
 from kreplica.wire.records import Record
@@ -75,7 +76,7 @@ def test_lag_of_a_group(scene: LagScene) -> None:
         scene.produce(topic, partition, count)
     scene.wire.commit("g", {"t": {0: (2, "here"), 1: 6}, "u": {0: 3}})
     found = scene.lag()
-    assert (found.group_id, found.state_name, found.lag, found.status) == ("g", "Empty", 7, Status.OK)
+    assert (found.group_id, found.state_name, found.lag, found.status) == ("g", "Empty", 7, Status.STOPPED)
     rows = [(row.topic, row.partition, row.committed.offset, row.log_end_offset, row.lag) for row in found.partitions]
     assert rows == [("t", 0, 2, 5, 3), ("t", 1, 6, 6, 0), ("u", 0, 3, 7, 4)]
     assert found.partitions[0].committed.metadata == "here"
@@ -143,6 +144,49 @@ def test_status_is_derived_from_commits(scene: LagScene, produce: int, commit: i
     scene.tracker.start()
     produce_and_commit(scene, 150, produce=produce, commit=commit)
     assert scene.lag().status is status
+
+
+def test_group_without_a_consumer_is_stopped(scene: LagScene) -> None:
+    """A group that has lag but no consumer, such as after an offset reset, is STOPPED without any sample."""
+    scene.produce("t", 0, 5)
+    scene.wire.commit("g", {"t": {0: 5}})
+    (summary,) = scene.cluster.run_until(scene.tracker.summaries())
+    assert (scene.lag().status, summary.status) == (Status.OK, Status.OK)
+    scene.wire.commit("g", {"t": {0: 0}})
+    (summary,) = scene.cluster.run_until(scene.tracker.summaries())
+    found = scene.lag()
+    assert (found.status, found.partitions[0].status, summary.status) == (Status.STOPPED,) * 3
+
+
+def test_lag_without_a_commit_and_without_a_consumer(scene: LagScene) -> None:
+    """A group without a consumer is STOPPED even if all of its lag is in partitions without a committed offset."""
+    scene.tracker = LagTracker(
+        scene.broker.runtime, scene.broker.coordinators.groups.shards, scene.end_offsets, None, {"t": 2}.get
+    )
+    scene.produce("t", 1, 6)
+    found = scene.lag()
+    assert [(row.lag, row.status) for row in found.partitions] == [(0, Status.OK), (6, None)]
+    assert (found.lag, found.status) == (6, Status.STOPPED)
+
+
+@pytest.mark.parametrize(
+    ("members", "protocol_type", "offsets", "expected"),
+    [
+        (1, "consumer", (0,), True),
+        (0, "consumer", (0, 3, 5), False),
+        (0, "", (0,), False),
+        (0, "", (5, 0), False),
+        (0, "", (0, 3), True),
+        (0, "", (0,) * WINDOW, True),
+    ],
+)
+def test_consumer_of_a_group(members: int, protocol_type: str, offsets: tuple[int, ...], expected: bool) -> None:
+    """Commits show whether a group that never had members is used by clients that assign partitions to themselves."""
+    window = Window()
+    for number, offset in enumerate(offsets):
+        window.add(number, offset, 9, number)
+    group = SimpleNamespace(member_count=members, protocol_type=protocol_type)
+    assert has_consumer(group, [Window(), window]) is expected
 
 
 def test_queries_do_not_change_the_status(scene: LagScene) -> None:

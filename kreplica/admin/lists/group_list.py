@@ -60,7 +60,8 @@ COLUMNS = Columns(
             "status",
             {
                 **nullable(one_of("OK", "WARN", "STALLED", "STOPPED")),
-                "description": f"The worst status of a partition. {_NULL}",
+                "description": "The worst status of a partition; STOPPED if the group has lag and no consumer. "
+                f"{_NULL}",
             },
             LOAD,
         ),
