@@ -7,6 +7,7 @@ from why_scenes import CONTROLLER, Members, Scene
 
 from kreplica.errors import ErrorCode, KafkaError
 from kreplica.model import TopicPartition
+from tests.support.broker_scene import batch
 
 
 def requests(why):
@@ -211,6 +212,25 @@ def test_group():
     assert answers[0]["state"] == "stable"
     assert answers[0]["summary"].endswith("coordinates, is in state Stable; it has no lag.")
     assert [(each["state"], each["facts"]["members"]) for each in answers] == [("stable", 1)] * 3
+
+
+def test_lag_without_a_commit_is_explained():
+    """The explanation of a group has the same lag as its page: partitions without a committed offset are included."""
+    scene = Members(assignment=((2, 3), (2, 3)))
+    member, joined = scene.join("first")
+    scene.run(joined, 120.0)
+    scene.run(member.commit({TopicPartition("orders", 0): 0}))
+    for partition, count in ((0, 5), (1, 7)):
+        leader = scene.cluster.leader_client("orders", partition, name=f"producer-{partition}")
+        scene.run(leader.produce("orders", partition, batch(*[b"x"] * count)))
+    scene.cluster.run(1)
+    why = scene.why("groups/readers", via=1)
+    text = "; its lag is 12 records, 7 of them in partitions without a committed offset."
+    assert why["summary"].endswith(text)
+    assert (why["facts"]["lag"], why["facts"]["lag_without_commit"]) == (12, 7)
+    rows = [(each["partition"], each["committed_offset"], each["lag"]) for each in why["facts"]["partitions"]]
+    assert rows == [(1, None, 7), (0, 0, 5)]
+    assert scene.apis[1].document("GET", "/v1/groups/readers/lag")["lag"] == 12
 
 
 def test_rebalance_waits_for_a_member():

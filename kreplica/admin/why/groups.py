@@ -32,14 +32,15 @@ class GroupWait:
 class GroupPartition:
     """The progress of a group in one partition.
 
+    :param committed_offset: None if the group has never committed an offset; the lag is then the number of all records.
     :param status: ``OK``, ``WARN`` (lag grows), ``STALLED`` (commits the same offset), ``STOPPED`` (commits nothing).
     :param transactions: open transactions, if they were requested.
     """
 
     topic: str
     partition: int
-    committed_offset: int
-    committed_at_ms: int
+    committed_offset: int | None
+    committed_at_ms: int | None
     log_end_offset: int | None
     lag: int | None
     status: str | None
@@ -102,8 +103,7 @@ def _state_and_summary(facts: GroupFacts) -> tuple[str, str]:
     subject_text = f"Group {facts.group}, which broker {facts.coordinator} coordinates,"
     if facts.state in REBALANCES:
         return "rebalancing", f"{subject_text} is rebalancing (state {facts.state})."
-    lag = sum(each.lag for each in facts.partitions if each.lag is not None)
-    behind = f"its lag is {lag:,} record{'' if lag == 1 else 's'}" if lag else "it has no lag"
+    behind = _lag_text(facts.partitions)
     if facts.state == "Empty":
         return "empty", f"{subject_text} has no members, so it reads nothing; {behind}."
     leaderless = [each for each in facts.partitions if each.leader is None]
@@ -124,6 +124,25 @@ def _state_and_summary(facts: GroupFacts) -> tuple[str, str]:
     if facts.silent:
         return "silent", f"{subject_text} has members without recent heartbeats; {behind}."
     return "stable", f"{subject_text} is in state {facts.state}; {behind}."
+
+
+def _lag_text(partitions: Sequence[GroupPartition]) -> str:
+    lag, without_commit = _lag(partitions), _lag_without_commit(partitions)
+    if not lag:
+        return "it has no lag"
+    text = "its lag is 1 record" if lag == 1 else f"its lag is {lag:,} records"
+    if lag == 1 or not without_commit:
+        return text
+    share = "all" if without_commit == lag else f"{without_commit:,}"
+    return f"{text}, {share} of them in partitions without a committed offset"
+
+
+def _lag(partitions: Sequence[GroupPartition]) -> int:
+    return sum(each.lag for each in partitions if each.lag is not None)
+
+
+def _lag_without_commit(partitions: Sequence[GroupPartition]) -> int:
+    return _lag([each for each in partitions if each.committed_offset is None])
 
 
 def _waits_for(facts: GroupFacts) -> Iterator[str]:
@@ -180,7 +199,8 @@ def _document(facts: GroupFacts) -> dict[str, object]:
         "state": facts.state,
         "coordinator": facts.coordinator,
         "members": facts.members,
-        "lag": sum(each.lag for each in facts.partitions if each.lag is not None),
+        "lag": _lag(facts.partitions),
+        "lag_without_commit": _lag_without_commit(facts.partitions),
         "partitions": [
             {
                 "topic": each.topic,

@@ -11,7 +11,6 @@ from kreplica.errors import ErrorCode, KafkaError
 from kreplica.groups.diagnostics import pending_members, session_deadlines
 from kreplica.groups.group import Group
 from kreplica.groups.lag_tracking import PartitionLag
-from kreplica.groups.records import CommittedOffset
 from kreplica.model import TopicPartition
 from kreplica.service.broker.coordinators import Coordinators
 
@@ -54,7 +53,7 @@ class LocalGroupFacts:
             found.member_count,
             waits,
             self._silent(found, now_ms),
-            [self._partition(row, row.committed) for row in lag.partitions if row.committed is not None],
+            [self._partition(row) for row in lag.partitions],
         )
 
     def _silent(self, group: Group, now_ms: int) -> dict[str, int]:
@@ -69,12 +68,12 @@ class LocalGroupFacts:
             if each.remaining_s < each.session_s / 2
         }
 
-    def _partition(self, row: PartitionLag, committed: CommittedOffset) -> GroupPartition:
+    def _partition(self, row: PartitionLag) -> GroupPartition:
         return GroupPartition(
             row.topic,
             row.partition,
-            committed.offset,
-            committed.commit_timestamp_ms,
+            None if row.committed is None else row.committed.offset,
+            None if row.committed is None else row.committed.commit_timestamp_ms,
             row.log_end_offset,
             row.lag,
             row.status.name if row.status is not None else None,
