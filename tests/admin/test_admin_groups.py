@@ -132,7 +132,7 @@ def test_lag_of_a_group(cluster: StandaloneProcess) -> None:
             GROUP,
             "Empty",
             RECORDS - 2 + RECORDS,
-            "OK",
+            "STOPPED",
         )
         assert (found["partitions_without_commit"], found["lag_without_commit"]) == (1, RECORDS)
         rows = found["partitions"]
@@ -155,33 +155,42 @@ def test_missing_group(cluster: StandaloneProcess, path: str) -> None:
 
 
 RESETS = [
-    ({"kind": "earliest"}, {0: 0, 1: 0}),
-    ({"kind": "latest"}, {0: 10, 1: 10}),
-    ({"kind": "offset", "value": 7}, {0: 7, 1: 7}),
-    ({"kind": "offset", "value": 700}, {0: 10, 1: 10}),
+    ({"kind": "earliest"}, {0: 0, 1: 0, 2: 0}),
+    ({"kind": "latest"}, {0: 10, 1: 10, 2: 10}),
+    ({"kind": "offset", "value": 7}, {0: 7, 1: 7, 2: 7}),
+    ({"kind": "offset", "value": 700}, {0: 10, 1: 10, 2: 10}),
     ({"kind": "shift", "value": -3}, {0: 0, 1: 5}),
     ({"kind": "shift", "value": 3}, {0: 5, 1: 10}),
-    ({"kind": "timestamp", "value": BEGIN_MS + 3500}, {0: 4, 1: 4}),
-    ({"kind": "timestamp", "value": BEGIN_MS + 3_600_000}, {0: 10, 1: 10}),
-    ({"kind": "duration", "value": 1000}, {0: 10, 1: 10}),
-    ({"kind": "duration", "value": 2**50}, {0: 0, 1: 0}),
+    ({"kind": "timestamp", "value": BEGIN_MS + 3500}, {0: 4, 1: 4, 2: 4}),
+    ({"kind": "timestamp", "value": BEGIN_MS + 3_600_000}, {0: 10, 1: 10, 2: 10}),
+    ({"kind": "duration", "value": 1000}, {0: 10, 1: 10, 2: 10}),
+    ({"kind": "duration", "value": 2**50}, {0: 0, 1: 0, 2: 0}),
 ]
 
 
 @pytest.mark.parametrize(("to", "after"), RESETS, ids=[str(row[0]) for row in RESETS])
 def test_offset_reset(cluster: StandaloneProcess, to: Any, after: dict[int, int]) -> None:
-    """Each kind of target is limited to the offsets in the log, and can be tried with a dry run first."""
-    commit_offsets(cluster, GROUP, {0: 2, 1: 8})
+    """A reset is limited to the offsets in the log and has a dry run; it covers all partitions of committed topics.
+
+    A shift covers only the partitions with a committed offset.
+    """
+    group = f"reset {to}"
+    commit_offsets(cluster, group, {0: 2, 1: 8})
+    before = {0: 2, 1: 8, 2: None}
     rows = [
-        {"topic": TOPIC, "partition": partition, "before": before, "after": after[partition]}
-        for partition, before in ((0, 2), (1, 8))
+        {"topic": TOPIC, "partition": partition, "before": before[partition], "after": offset}
+        for partition, offset in after.items()
     ]
-    tried = request_json(cluster, f"{group_path(GROUP)}/offsets?dry_run=true", "POST", {"to": to})
-    assert tried == {"group": GROUP, "offsets": rows, "dry_run": True, "znodes": []}
-    assert [row["offset"] for row in request_json(cluster, group_path(GROUP))["offsets"]] == [2, 8]
-    done = request_json(cluster, f"{group_path(GROUP)}/offsets", "POST", {"to": to})
-    assert done == {"group": GROUP, "offsets": rows, "dry_run": False, "znodes": []}
-    assert [row["offset"] for row in request_json(cluster, group_path(GROUP))["offsets"]] == list(after.values())
+    tried = request_json(cluster, f"{group_path(group)}/offsets?dry_run=true", "POST", {"to": to})
+    assert tried == {"group": group, "offsets": rows, "dry_run": True, "znodes": []}
+    assert [row["offset"] for row in request_json(cluster, group_path(group))["offsets"]] == [2, 8]
+    done = request_json(cluster, f"{group_path(group)}/offsets", "POST", {"to": to})
+    assert done == {"group": group, "offsets": rows, "dry_run": False, "znodes": []}
+    assert [row["offset"] for row in request_json(cluster, group_path(group))["offsets"]] == list(after.values())
+    if to["kind"] != "shift":
+        body = {"to": to, "topics": {TOPIC: None}}
+        named = request_json(cluster, f"{group_path(group)}/offsets?dry_run=true", "POST", body)
+        assert [row["partition"] for row in named["offsets"]] == list(after)
 
 
 def test_offset_reset_creates_a_group(cluster: StandaloneProcess) -> None:

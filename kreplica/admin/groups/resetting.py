@@ -58,7 +58,8 @@ class OffsetResets:
         """Compute the new offsets of a group and commit them.
 
         :param check: raises a problem if the caller may not read one of the topics.
-        :param requested: partitions by topic, None for all partitions of a topic; None for all committed partitions.
+        :param requested: partitions by topic, None for all partitions of a topic; None for all partitions of all
+            topics in which the group has a committed offset, or, for a shift, the partitions with one.
         :return: topic, partition, and the offset before (None if absent) and after.
         :raise KafkaError: GROUP_ID_NOT_FOUND if the group does not exist and no topics are named.
         :raise Problem: 409 while the group has members or if there is no offset to shift; 503 if a leader does not
@@ -70,7 +71,7 @@ class OffsetResets:
         if description is not None:
             check_no_members(description)
         committed = await self._committed(group) if description is not None else {}
-        keys = self._existing(committed) if requested is None else self._keys(requested)
+        keys = self._default_keys(target, committed) if requested is None else self._keys(requested)
         check(dict.fromkeys(key.topic for key in keys))
         after = await self._after(target, keys, committed)
         if not dry_run and keys:
@@ -93,12 +94,12 @@ class OffsetResets:
         rows = await self._descriptions.offsets(group)
         return {TopicPartition(row["topic"], row["partition"]): row["offset"] for row in rows}
 
-    def _existing(self, committed: Mapping[TopicPartition, int]) -> list[TopicPartition]:
-        """Return the committed partitions that still exist, sorted."""
+    def _default_keys(self, target: Target, committed: Mapping[TopicPartition, int]) -> list[TopicPartition]:
+        """Return the partitions to reset if no topics are requested, sorted: those that still exist."""
         topics = self._leaders.published.topics
-        return [
-            key for key in sorted(committed) if key.topic in topics and key.partition in topics[key.topic].partitions
-        ]
+        names = {key.topic for key in committed if key.topic in topics}
+        keys = [TopicPartition(name, number) for name in names for number in topics[name].partitions]
+        return sorted(key for key in keys if key in committed or target.kind != "shift")
 
     def _keys(self, requested: RequestedPartitions) -> list[TopicPartition]:
         """Return the requested partitions, sorted.

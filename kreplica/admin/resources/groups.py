@@ -82,11 +82,12 @@ DESCRIPTION = record(
     title="GroupDescription",
 )
 STATUS = one_of("OK", "WARN", "STALLED", "STOPPED")
+_STATUS = "The worst status of a partition; STOPPED if the group has lag and no consumer."
 LAG = record(
     {
         "group": STRING,
         "state": STRING,
-        "status": STATUS,
+        "status": {**STATUS, "description": _STATUS},
         "lag": {
             **nullable(COUNT),
             "description": "Sum of the known lag of all partitions, including those without a committed offset.",
@@ -138,7 +139,8 @@ RESET = record(
         "topics": {
             "type": ["object", "null"],
             "description": "Partitions by topic, or null for all partitions of a topic. If absent, all partitions "
-            "with committed offsets.",
+            "of the topics for which the group has committed offsets; for `shift`, only partitions with a committed "
+            "offset.",
             "maxProperties": 1000,
             "additionalProperties": nullable(listing(PARTITION, maxItems=10_000)),
         },

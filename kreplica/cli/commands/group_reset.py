@@ -27,7 +27,8 @@ from kreplica.cli.terminal.screen import Screen
 @click.option("--shift", type=int, metavar="N", help="Move forward by N offsets; backward if negative, such as -100.")
 @click.option("--offset", type=click.IntRange(min=0), metavar="N", help="Reset to this offset.")
 @click.option("--topic", "-t", "topics", multiple=True, type=Partitions(), metavar="TOPIC[:0,1,4-7]",
-              help="Only this topic, or these partitions of it; may be repeated.")  # fmt: skip
+              help="Only this topic, or these partitions of it; may be repeated. By default, all topics for which "
+              "the group has committed offsets.")  # fmt: skip
 @click.option("--execute/--dry-run", default=False, help="Commit the new offsets, or only show them (the default).")
 @with_session
 def command(
@@ -35,7 +36,9 @@ def command(
 ) -> None:
     """Set the committed offsets of a group without active members.
 
-    Nothing is changed without --execute.
+    Nothing is changed without --execute. Without --topic, all partitions of the topics for which the group has
+    committed offsets are reset, including partitions without a committed offset; --shift moves only partitions that
+    have one.
 
     \b
     kreplica group reset kitchen --earliest

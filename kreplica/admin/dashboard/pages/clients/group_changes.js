@@ -24,7 +24,7 @@ export function resetOffsets(group) {
   const kind = selectField({ label: "Reset to", name: "kind" }, Object.entries(TARGETS).map(([name, [text]]) => [name, text]), "earliest");
   const values = showWith(kind, Object.fromEntries(Object.entries(TARGETS).filter(([, [, options]]) => options)
     .map(([name, [, options]]) => [name, field({ ...options, name })])));
-  const topics = topicField({ label: "Topics", name: "topics", hint: "Separated by commas. Empty: all topics of the group." });
+  const topics = topicField({ label: "Topics", name: "topics", hint: "Separated by commas. Empty: all topics with committed offsets." });
   return confirmWrite({
     title: `Reset offsets of ${group}`,
     explain: "Stop the members first: offsets of a group with active members cannot be reset.",
