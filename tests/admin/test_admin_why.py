@@ -51,6 +51,20 @@ def test_missing_replica():
     assert made["moves_count"] == 1
 
 
+def test_cordoned_broker_is_no_replacement():
+    """If only a cordoned broker could replace a missing one, the explanation offers to uncordon it first."""
+    scene = Scene()
+    scene.apis[2].document("PUT", "/v1/brokers/1/cordon", {})
+    scene.kill(3)
+    (uncordon,) = [each for each in scene.why()["you_can"] if "request" in each]
+    assert uncordon["text"] == "Uncordon broker 1, so that it can replace broker 3 in the replica list."
+    assert uncordon["request"] == {"method": "DELETE", "path": "/v1/brokers/1/cordon"}
+    scene.apis[2].document("DELETE", "/v1/brokers/1/cordon")
+    scene.cluster.run(1)
+    (replace,) = [each for each in scene.why()["you_can"] if "request" in each]
+    assert replace["text"] == "Replace broker 3 with broker 1 in the replica list."
+
+
 def test_too_few_in_sync_for_producers():
     """If the ISR is below min.insync.replicas, the explanation has the producers' error and a way to fix it."""
     scene = Scene(configs={"min.insync.replicas": "2"})

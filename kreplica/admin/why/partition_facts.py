@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from kreplica.admin.cluster_state.published_metadata import BrokerConnections, PublishedMetadata
@@ -57,6 +57,7 @@ class PartitionFacts:
     :param state: None if no state was written yet.
     :param written_at_ms: time of the last write of the state; 0 without a state.
     :param live: the registered brokers.
+    :param cordoned: brokers that get no new replicas.
     :param failed_replicas: replicas on live brokers in a failed log directory.
     :param controller_id: negative if there is no controller.
     :param sizes: replica sizes in bytes, by broker.
@@ -76,6 +77,7 @@ class PartitionFacts:
     sizes: Mapping[int, int] = field(default_factory=dict)
     transactions: Sequence[OpenTransaction] = ()
     plan: Plan | None = None
+    cordoned: Collection[int] = ()
 
     @property
     def replicas(self) -> tuple[int, ...]:
@@ -105,6 +107,7 @@ class PartitionFactsReader:
     """Collects facts about partitions.
 
     :param configs_of: returns the effective settings of a topic.
+    :param cordoned: returns the brokers that get no new replicas.
     """
 
     def __init__(
@@ -116,6 +119,7 @@ class PartitionFactsReader:
         sizes: ReplicaSizes,
         plans: PlanReader,
         configs_of: Callable[[str], TopicConfigs],
+        cordoned: Callable[[], Collection[int]] = tuple,
     ) -> None:
         self._client = client
         self._published = published
@@ -124,6 +128,7 @@ class PartitionFactsReader:
         self._sizes = sizes
         self._plans = plans
         self._configs_of = configs_of
+        self._cordoned = cordoned
 
     async def read(self, key: TopicPartition) -> PartitionFacts:
         """Return the facts of a partition.
@@ -146,6 +151,7 @@ class PartitionFactsReader:
             await self._sizes_of(key, [broker for broker in replicas if broker in live]),
             await self.transactions(key, state.leader if state is not None else -1),
             await self.plan_of(key),
+            self._cordoned(),
         )
 
     async def _from_zookeeper(self, key: TopicPartition) -> tuple[TopicAssignment, LeaderAndIsr | None, int, bool]:

@@ -260,7 +260,16 @@ class _PartitionExplainer:
         free = [broker for broker in facts.live if broker not in facts.replicas]
         if state not in ("under_min_isr", "under_replicated") or facts.is_moving or not dead or len(free) < len(dead):
             return
-        replacements = dict(zip(dead, free, strict=False))
+        allowed = [broker for broker in free if broker not in facts.cordoned]
+        missing = len(dead) - len(allowed)
+        if missing > 0:
+            for broker in [broker for broker in free if broker in facts.cordoned][:missing]:
+                yield Advice(
+                    f"Uncordon broker {broker}, so that it can replace {brokers_text(dead)} in the replica list.",
+                    ("DELETE", f"/v1/brokers/{broker}/cordon"),
+                )
+            return
+        replacements = dict(zip(dead, allowed, strict=False))
         replicas = [replacements.get(broker, broker) for broker in facts.replicas]
         row = {"topic": key.topic, "partition": key.partition, "replicas": replicas}
         yield Advice(

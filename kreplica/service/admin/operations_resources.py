@@ -20,6 +20,7 @@ from kreplica.membership.settings.dynamic_settings import DynamicSettings
 from kreplica.server.metadata.metadata_cache import MetadataCache
 from kreplica.service.admin.group_facts import LocalGroupFacts
 from kreplica.service.broker.coordinators import Coordinators
+from kreplica.service.broker.watches import Watches
 from kreplica.service.metrics.live_metrics import LiveMetricsDependencies
 from kreplica.service.metrics.local_health import LocalHealth
 from kreplica.zookeeper import ZooKeeperClient
@@ -42,6 +43,9 @@ class OperationsDependencies(LiveMetricsDependencies, Protocol):
 
     @property
     def metadata(self) -> MetadataCache: ...
+
+    @property
+    def watches(self) -> Watches: ...
 
 
 def operations_resources(
@@ -68,7 +72,16 @@ def _why(
     def configs_of(topic: str) -> TopicConfigs:
         return TopicConfigs(dynamic.min_insync_replicas(topic), dynamic.unclean_election_allowed(topic))
 
-    partitions = PartitionFactsReader(client, broker.metadata, registrations, connections, sizes, plans, configs_of)
+    partitions = PartitionFactsReader(
+        client,
+        broker.metadata,
+        registrations,
+        connections,
+        sizes,
+        plans,
+        configs_of,
+        lambda: broker.watches.cordoned.brokers,
+    )
     group_facts = LocalGroupFacts(broker.broker_id, broker.coordinators, broker.runtime.wall_clock_ms)
     local = LocalSources(broker.broker_id, history, history.audit_events, group_facts, health)
     cluster = ClusterSources(client, registrations, connections, partitions, plans, sizes)
