@@ -86,6 +86,16 @@ def test_cluster_summary(cluster, api):
     assert found["under_min_isr_partitions"] == 0
 
 
+def test_cordoned_brokers_in_the_summary(cluster, api):
+    """The summary has the cordoned brokers, whether or not they are alive."""
+    assert api.document("GET", "/v1/cluster")["cordoned_brokers"] == []
+    for broker in (3, 1):
+        api.document("PUT", f"/v1/brokers/{broker}/cordon", {})
+    cluster.brokers[3].kill()
+    cluster.run(30)
+    assert api.document("GET", "/v1/cluster")["cordoned_brokers"] == [1, 3]
+
+
 def test_brokers(cluster, api):
     """Each broker is listed with its numbers of leaders and replicas; a dead one as long as it has replicas."""
     make(api, assignment={"0": [1, 2], "1": [3, 2]})

@@ -169,6 +169,19 @@ def test_failed_plan(admin, kreplica):
     assert done.stdout == f"Plan {PLAN_ID} failed: broker 2 is gone (1 of 4 moves, 1.0 GiB of 4.0 GiB)\n"
 
 
+def test_finished_drain_leaves_its_brokers_cordoned(admin, kreplica):
+    """When a drain has ended, the output names those of its brokers that are still cordoned."""
+    running, ended = ({**plan(state), "request": {"brokers": [2, 1]}} for state in ("running", "completed"))
+    admin.answers[f"GET /v1/plans/{PLAN_ID}"] = [running, ended]
+    admin.answers["GET /v1/cluster"] = {"cordoned_brokers": [1, 3]}
+    assert "cordoned" not in kreplica("plan", "show", PLAN_ID).stdout
+    text = "Broker 1 is cordoned: it gets no new replicas.\n"
+    assert kreplica("plan", "watch", PLAN_ID).stdout.endswith(f"4.0 GiB)\n{text}")
+    assert text in kreplica("plan", "show", PLAN_ID).stdout
+    admin.answers["GET /v1/cluster"] = {"cordoned_brokers": [3]}
+    assert "cordoned" not in kreplica("plan", "show", PLAN_ID).stdout
+
+
 def test_progress_as_json(admin, kreplica):
     """Each change of the progress is printed as one line."""
     documents = [plan(), plan(), plan(finished=2), plan("completed", finished=4)]

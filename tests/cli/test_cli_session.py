@@ -51,6 +51,14 @@ def test_cluster_summary(admin, kreplica):
     assert "\x1b" not in done.stdout, "no colours without a terminal"
 
 
+def test_cordoned_brokers(admin, kreplica):
+    """The summary names the cordoned brokers."""
+    admin.answers |= {"GET /v1/cluster": {**CLUSTER, "cordoned_brokers": [1]}, "GET /v1/live-metrics": FIGURES}
+    assert "Broker 1 is cordoned: it gets no new replicas.\n" in kreplica("cluster").stdout
+    admin.answers["GET /v1/cluster"]["cordoned_brokers"] = [1, 2, 4]
+    assert "Brokers 1, 2 and 4 are cordoned: they get no new replicas.\n" in kreplica("cluster").stdout
+
+
 def broker_figures(broker_id, *days, warnings=()):
     certificates = [{"listener": f"L{each}", "subject": "CN=x", "expires_at_ms": 1, "days": each} for each in days]
     return {"broker_id": broker_id, "live": True, "certificates": certificates, "warnings": list(warnings)}

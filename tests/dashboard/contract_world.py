@@ -60,6 +60,8 @@ class World:
     :param down: ID of a broker that is not registered.
     :ivar has_figures: True if the brokers' metrics are available.
     :ivar faults: sentences of the first live broker's faults.
+    :ivar cordoned: IDs of cordoned brokers.
+    :ivar plan_changes: members of the plan that differ from a running rebalance.
     """
 
     def __init__(self, *, topics: int, partitions: int, brokers: int = 3, down: int | None = None) -> None:
@@ -70,6 +72,8 @@ class World:
         self.groups = 3
         self.has_figures = True
         self.faults: list[str] = []
+        self.cordoned: list[int] = []
+        self.plan_changes: Document = {}
         self.started_ms = time.time() * 1000
 
     # --- resources ---------------------------------------------------------------------------------------------------
@@ -104,6 +108,7 @@ class World:
             "broker_id": 1,
             "controller": {"broker_id": 1, "epoch": 7},
             "live_brokers": self.live,
+            "cordoned_brokers": self.cordoned,
             "topics": len(self.names),
             "partitions": len(self.names) * self.count,
             "offline_partitions": 0,
@@ -150,7 +155,7 @@ class World:
             "registered_at_ms": int(self.started_ms),
             "admin_url": None,
             "is_controller": number == 1,
-            "cordoned": False,
+            "cordoned": number in self.cordoned,
             "leaders": share // len(self.ids),
             "replicas": share,
             "under_replicated_leaders": 0,
@@ -358,6 +363,7 @@ class World:
             "moves_at_once": 5,
             "reason": None,
             "progress": progress,
+            **self.plan_changes,
         }
 
     def move(self, number: int) -> Document:

@@ -369,6 +369,28 @@ def test_health_does_not_wait_for_metrics(page):
         page.console_errors()
 
 
+def test_cordoned_brokers_are_named(page):
+    """The overview, the list of brokers and a finished drain show that a broker, here the controller, is cordoned."""
+    world = World(topics=2, partitions=1)
+    with ContractServer(world) as server:
+        page.base = server.url
+        page.open("")
+        page.until_text("All is well: 3 brokers")
+        world.cordoned = [1]
+        note = "Broker 1 is cordoned: it gets no new replicas."
+        page.until_text(note)
+        page.open("brokers")
+        page.until_text("Controller, cordoned")
+        world.plan_changes = {"kind": "drain", "request": {"brokers": [1, 2]}}
+        page.open("plan/plan-0000000001")
+        page.until_text("Running")
+        assert note not in page.text()
+        world.plan_changes |= {"state": "completed"}
+        page.until_text(note)
+        world.cordoned = []
+        page.until(lambda: note not in page.text())
+
+
 def test_an_unreachable_broker_is_reported(page):
     """If the broker does not respond, the page keeps its content and shows a banner."""
     with ContractServer(World(topics=2, partitions=1)) as server:

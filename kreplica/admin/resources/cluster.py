@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 from kreplica import __version__
@@ -28,6 +28,7 @@ CLUSTER = record(
             }
         ),
         "live_brokers": listing(BROKER_ID),
+        "cordoned_brokers": {**listing(BROKER_ID), "description": "Brokers that get no new replicas, alive or not."},
         "topics": COUNT,
         "partitions": COUNT,
         "offline_partitions": {**COUNT, "description": "As in `health`."},
@@ -54,7 +55,10 @@ class Identity:
 
 
 class Cluster:
-    """Returns counts from this broker's metadata, and the health report."""
+    """Returns counts from this broker's metadata, and the health report.
+
+    :param cordoned: returns the brokers that get no new replicas.
+    """
 
     def __init__(
         self,
@@ -63,12 +67,14 @@ class Cluster:
         client: ZooKeeperClient,
         identity: Identity,
         health: ClusterHealth,
+        cordoned: Callable[[], Collection[int]],
     ) -> None:
         self._reactor = reactor
         self._published = published
         self._client = client
         self._identity = identity
         self._health = health
+        self._cordoned = cordoned
 
     def routes(self) -> Sequence[Route]:
         """Return the route of the summary."""
@@ -90,6 +96,7 @@ class Cluster:
                     "epoch": await self._controller_epoch(),
                 },
                 "live_brokers": sorted(published.brokers),
+                "cordoned_brokers": sorted(self._cordoned()),
                 "topics": len(counts.topics),
                 "partitions": counts.partitions,
                 "offline_partitions": figures["offline_partitions"],

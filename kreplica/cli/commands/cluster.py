@@ -9,7 +9,7 @@ import click
 
 from kreplica.cli.commands.faults import print_faults
 from kreplica.cli.http.session import Session, with_session
-from kreplica.cli.terminal.screen import Screen, count_text, problem_text
+from kreplica.cli.terminal.screen import Screen, cordoned_text, count_text, problem_text
 
 if TYPE_CHECKING:
     from kreplica.cli.http.rest import Document, RestClient
@@ -51,6 +51,9 @@ def _print_cluster(screen: Screen, cluster: dict[str, Any], metrics: dict[str, A
     )
     for problem in metrics["problems"]:
         screen.line(f"The certificates of a broker are unknown: {problem}", "yellow")
+    cordoned = cluster.get("cordoned_brokers")
+    if cordoned:
+        screen.line(cordoned_text(cordoned))
     health = cluster.get("health")
     if health is not None:
         print_faults(screen, health["faults"], health["problems"])

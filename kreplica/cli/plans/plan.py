@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kreplica.cli.http.session import Session, confirm, dry_run_option, path_of, with_session, yes_option
-from kreplica.cli.plans.views import print_moves, print_plan, print_plans
+from kreplica.cli.plans.views import drained_text, print_moves, print_plan, print_plans
 from kreplica.cli.terminal.lazy_groups import LazyGroup, Subcommand
 from kreplica.cli.terminal.parameter_types import Size
 from kreplica.cli.terminal.screen import Screen
@@ -43,17 +43,20 @@ def list_plans(session: Session, limit: int) -> None:
 def show_plan(session: Session, plan: str, moves: bool) -> None:
     """Show a plan."""
 
-    async def fetch(client: RestClient) -> tuple[dict[str, Any], dict[str, Any]]:
+    async def fetch(client: RestClient) -> tuple[dict[str, Any], dict[str, Any], str | None]:
         document = await client.get(path_of("plans", plan))
-        return document, await client.get_list(path_of("plans", plan, "moves"), "moves") if moves else {}
+        rows = await client.get_list(path_of("plans", plan, "moves"), "moves") if moves else {}
+        return document, rows, None if session.as_json else await drained_text(client, document)
 
     def print_plan_and_moves(screen: Screen, _: object) -> None:
         print_plan(screen, document)
+        if drained is not None:
+            screen.line(drained)
         if moves:
             screen.line()
             print_moves(screen, rows["moves"])
 
-    document, rows = session.run_with_client(fetch)
+    document, rows, drained = session.run_with_client(fetch)
     session.show(rows if moves else document, print_plan_and_moves)
 
 

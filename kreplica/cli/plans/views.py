@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.text import Text
 
 from kreplica.cli.terminal.screen import (
     Screen,
     bytes_text,
+    cordoned_text,
     count_text,
     escape_controls,
     problem_text,
@@ -17,7 +18,13 @@ from kreplica.cli.terminal.screen import (
     time_text,
 )
 
+if TYPE_CHECKING:
+    from kreplica.cli.http.rest import RestClient
+
 MOVES_SHOWN = 20
+
+ENDED = ("completed", "cancelled", "failed")
+"""States of a plan that has ended."""
 
 _STYLES = {"completed": "green", "running": "cyan", "failed": "bold red", "cancelled": "yellow", "cancelling": "yellow"}
 
@@ -68,6 +75,16 @@ def print_plan(screen: Screen, plan: dict[str, Any]) -> None:
             ("time left", seconds_text(progress["eta_seconds"])),
         ]
     )
+
+
+async def drained_text(client: RestClient, plan: dict[str, Any]) -> str | None:
+    """Return a sentence if brokers that a plan has drained are still cordoned; None otherwise."""
+    brokers = plan["request"].get("brokers") if plan["kind"] == "drain" and plan["state"] in ENDED else None
+    if not brokers:
+        return None
+    cordoned = (await client.get("/v1/cluster")).get("cordoned_brokers", ())
+    drained = [broker for broker in sorted(set(brokers)) if broker in cordoned]
+    return cordoned_text(drained) if drained else None
 
 
 def print_moves(screen: Screen, moves: Iterable[dict[str, Any]]) -> None:

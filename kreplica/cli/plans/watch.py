@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import click
@@ -14,7 +15,7 @@ from twisted.internet.task import deferLater
 
 from kreplica.cli.http.rest import AdminUnreachable, RestClient
 from kreplica.cli.http.session import INTERRUPTED, Session, path_of, with_session
-from kreplica.cli.plans.views import data_done, moves_done
+from kreplica.cli.plans.views import ENDED, data_done, drained_text, moves_done
 from kreplica.cli.terminal.screen import echo, seconds_text
 
 POLL_S = 0.5
@@ -24,7 +25,6 @@ LINE_INTERVAL_S = 10.0
 UNREACHABLE_S_MAX = 60.0
 """Time after which a broker that does not respond is no longer retried."""
 
-ENDED = ("completed", "cancelled", "failed")
 ShowPlan = Callable[[dict[str, Any]], None]
 
 
@@ -59,6 +59,10 @@ async def watch(session: Session, client: RestClient, plan_id: str) -> int:
         return INTERRUPTED
     if not session.as_json:
         echo(_summary(plan))
+        with suppress(AdminUnreachable):
+            drained = await drained_text(client, plan)
+            if drained is not None:
+                echo(drained)
     return 0 if plan["state"] == "completed" else 1
 
 

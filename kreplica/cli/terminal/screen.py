@@ -151,6 +151,13 @@ def count_text(count: int, singular: str, plural: str | None = None) -> str:
     return f"{count} {singular if count == 1 else plural or singular + 's'}"
 
 
+def cordoned_text(brokers: Sequence[int]) -> str:
+    """Return a sentence about one or more cordoned brokers."""
+    if len(brokers) == 1:
+        return f"Broker {brokers[0]} is cordoned: it gets no new replicas."
+    return f"Brokers {', '.join(map(str, brokers[:-1]))} and {brokers[-1]} are cordoned: they get no new replicas."
+
+
 def _lines(columns: Sequence[str], rows: Sequence[Sequence[object]], *, styled: bool) -> list[str]:
     """Return the lines of a table, without wrapped cells.
 

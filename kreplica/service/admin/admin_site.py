@@ -131,7 +131,7 @@ def _basic(
     configs = Configs(published, client, dynamic, writer, connections)
     deletion_enabled = broker.settings["delete.topic.enable"]
     return (
-        Cluster(reactor, published, client, identity, health),
+        Cluster(reactor, published, client, identity, health, lambda: broker.watches.cordoned.brokers),
         Brokers(broker.runtime, published, registrations, client, connections, counts, health, load.live_metrics.rows),
         Topics(
             reactor,

@@ -84,7 +84,7 @@ export function stateOf({ live, cordoned, faults, under_replicated_leaders: unde
     return ["warn", `${pluralize(underReplicated, "partition")} under-replicated`];
   }
   if (cordoned) {
-    return ["warn", "Cordoned"];
+    return ["warn", isController ? "Controller, cordoned" : "Cordoned"];
   }
   return ["good", isController ? "Controller" : "Live"];
 }

@@ -3,6 +3,14 @@
 import { pathOf } from "../../shell/api.js";
 import { confirmWrite } from "../../parts/writes.js";
 
+/** A sentence about cordoned brokers; empty if there are none. @param {number[]} ids */
+export function cordonedText(ids) {
+  if (ids.length < 2) {
+    return ids.length ? `Broker ${ids[0]} is cordoned: it gets no new replicas.` : "";
+  }
+  return `Brokers ${ids.slice(0, -1).join(", ")} and ${ids.at(-1)} are cordoned: they get no new replicas.`;
+}
+
 /** @param {number} id */
 export function cordon(id) {
   return confirmWrite({

@@ -1,13 +1,14 @@
 /** Overview: health, load and recent events. */
 
 import { brokerMap } from "../../parts/broker_map.js";
-import { element, termList } from "../../parts/elements.js";
+import { element, setText, show, termList } from "../../parts/elements.js";
 import { count } from "../../parts/format.js";
 import { historyCharts } from "../../parts/history_charts.js";
 import { entryList } from "../../parts/timeline_entries.js";
 import { get, pathOf } from "../../shell/api.js";
 import { cluster, refreshMetrics, onMetrics } from "../../shell/cluster_metrics.js";
 import { rememberAdminUrls } from "../../shell/connection_banner.js";
+import { cordonedText } from "../brokers/cordon.js";
 import { faultInjection } from "./fault_injection.js";
 import { healthPart } from "./health.js";
 
@@ -28,13 +29,16 @@ export function open(page) {
     "Under-replicated": (now) => ({ text: count(now.under_replicated_partitions), worry: now.under_replicated_partitions > 0 }),
     Offline: (now) => ({ text: count(now.offline_partitions), worry: now.offline_partitions > 0 }),
   });
-  page.add(health.node, numbers.node, historyCharts(page));
+  const cordoned = element("p", { class: "muted", hidden: true });
+  page.add(health.node, cordoned, numbers.node, historyCharts(page));
   const faults = faultInjection(page);
   const map = mapSection(page);
   const loadEvents = recentEvents(page);
   onMetrics(page.signal, () => {
     health.update(cluster.health);
     numbers.update(cluster);
+    setText(cordoned, cordonedText(cluster.cordoned_brokers ?? []));
+    show(cordoned, cordoned.textContent !== "");
   });
   const refresh = page.poll(PERIOD_MS, async () => {
     const { brokers } = await get(pathOf("brokers"), {}, page.signal);

@@ -8,8 +8,10 @@ import { progressFraction, hasEnded, kindTitle, planState, progressText } from "
 import { pager } from "../../parts/tables.js";
 import { confirmWrite } from "../../parts/writes.js";
 import { get, pathOf } from "../../shell/api.js";
+import { cluster } from "../../shell/cluster_metrics.js";
 import { announce } from "../../shell/notifications.js";
 import { href } from "../../shell/routes.js";
+import { cordonedText } from "../brokers/cordon.js";
 
 const PERIOD_MS = 1000;
 const PAGE = 100;
@@ -24,6 +26,7 @@ export function open(page) {
   page.actions.append(element("a", { class: "button", href: href(["why", "plans", id]) }, "Why?"), change, cancel, forget);
   const bar = element("progress", { max: 1, value: 0, "aria-label": `Progress of ${id}` });
   const progress = element("p");
+  const cordoned = element("p", { class: "muted", hidden: true });
   const facts = termList("facts", {
     State: (plan) => chip(...planState(plan)),
     Kind: kindTitle,
@@ -37,7 +40,7 @@ export function open(page) {
   const moves = moveTable(`Moves of ${id}`, true);
   const pages = pager(page.path);
   let current = null;
-  page.add(element("div", { class: "card stack" }, bar, progress, facts.node));
+  page.add(element("div", { class: "card stack" }, bar, progress, cordoned, facts.node));
   page.section("Moves", moves.node, pages.node);
   const refresh = page.poll(PERIOD_MS, async () => {
     const plan = await get(pathOf("plans", id), {}, page.signal);
@@ -47,6 +50,8 @@ export function open(page) {
     current = plan;
     set(bar, "value", progressFraction(plan));
     setText(progress, progressText(plan.progress));
+    setText(cordoned, cordonedText(stillCordoned(plan)));
+    show(cordoned, cordoned.textContent !== "");
     facts.update(plan);
     show(change, !hasEnded(plan));
     show(forget, hasEnded(plan));
@@ -55,6 +60,12 @@ export function open(page) {
     moves.update(rows);
     pages.update(page.query, next, pluralize(rows.length, "move"));
   });
+}
+
+/** The brokers that a plan has drained and left cordoned. @param {any} plan @returns {number[]} */
+function stillCordoned(plan) {
+  const brokers = hasEnded(plan) && plan.kind === "drain" ? plan.request.brokers ?? [] : [];
+  return brokers.filter((/** @type {number} */ id) => cluster?.cordoned_brokers?.includes(id));
 }
 
 /** @param {string} id @param {any} plan */
