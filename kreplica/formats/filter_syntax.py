@@ -57,7 +57,12 @@ _TOKEN = r"""\s+ | //[^\n]*
     | (?P<word> [A-Za-z_]\w* )
     | (?P<sign> && | \|\| | [=!<>]= | [-+*/%!<>?:.,()\[\]{}] )
     """
-_LIBRARY_ERROR = r"<input>:\d+:(\d+): (?:Syntax error: )?([^\n]*)"
+_SHOWN_LENGTH_MAX = 40
+"""Maximum length of a token in an error."""
+
+_LIBRARY_ERROR = r"<input>:(\d+):(\d+): ([^\n]*)"
+_SYNTAX_ERROR = r"<input>:(\d+):(\d+): Syntax error: ([^\n]*)"
+_UNEXPECTED = r"(?:missing '(?P<missing>[^']*)' at|[a-z ]* input) '(?P<found>.*?)'(?: expecting |$)"
 
 
 class FilterError(KreplicaError):
@@ -71,12 +76,27 @@ class FilterError(KreplicaError):
         self.column = column
 
     @classmethod
-    def from_library(cls, text: str) -> FilterError:
-        """Return the error for a message of the library."""
-        match = re.search(_LIBRARY_ERROR, text)
+    def from_library(cls, message: str, expression: Expression) -> FilterError:
+        """Return the error for a message of the library, without its list of expected tokens."""
+        match = re.search(_SYNTAX_ERROR, message) or re.search(_LIBRARY_ERROR, message)
         if match is None:
-            return cls(f"cannot be compiled: {text[:_ERROR_LENGTH_MAX]}", None)
-        return cls(match[2][:_ERROR_LENGTH_MAX], int(match[1]))
+            return cls(f"cannot be compiled: {message[:_ERROR_LENGTH_MAX]}", None)
+        line, column, reason = int(match[1]), int(match[2]), match[3]
+        unexpected, last = re.match(_UNEXPECTED, reason), expression.tokens[-1]
+        if unexpected is None:
+            return cls(reason[:_ERROR_LENGTH_MAX], column)
+        if unexpected["found"] == "<EOF>" or (line == 1 and column >= last.column + len(last.text)):
+            missing = unexpected["missing"]
+            problem = f"{_shown(missing)} is missing" if missing else "it ends"
+            return cls(f"the expression is incomplete: {problem} after {_shown(last.text)}", None)
+        where = f"at column {column}" if line == 1 else f"at line {line}, column {column}"
+        error = cls(f"unexpected {_shown(unexpected['found'])} {where}", None)
+        error.column = column
+        return error
+
+
+def _shown(token: str) -> str:
+    return f"`{token[:_SHOWN_LENGTH_MAX]}`"
 
 
 class Token(NamedTuple):

@@ -103,7 +103,7 @@ def compile_filter(text: str) -> RecordFilter:
     try:
         program = cel_library().compile(text)
     except Exception as error:  # the library raises errors of many types
-        raise FilterError.from_library(str(error)) from None
+        raise FilterError.from_library(str(error), expression) from None
     unknown = sorted(set(program.variables()) - set(VARIABLES) - set(expression.loop_variables))
     if unknown:
         column = expression.column_of(unknown[0])

@@ -119,7 +119,7 @@ def test_messages_are_produced_browsed_searched_and_followed(view, cluster):
     view.choose("Partition", "All")
     view.fill("Filter", "value.number >=")
     view.press("Show")
-    view.until_text("column", ".wrong")
+    view.until_text("the expression is incomplete: it ends after `>=`", ".wrong")
     assert all("400" in error for error in view.console_errors())
     view.fill("Filter", "has(value.number) && value.number >= 290")
     view.press("Show")

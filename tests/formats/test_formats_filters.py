@@ -86,8 +86,6 @@ def test_failures(text: str, value: Any) -> None:
 
 INVALID = [
     ("", None, "the expression is empty"),
-    ("value.total >", None, ""),
-    ("value.total > 100 &&", None, ""),
     ("total > 100", 1, "unknown variable total; the variables are: key, value, headers"),
     ("value.total > limit", 15, "unknown variable limit"),
     ("value.total ~ 3", 13, "unexpected character '~'"),
@@ -117,6 +115,31 @@ def test_invalid(text: str, column: int | None, message: str) -> None:
     assert message in str(refused.value)
     if column is not None:
         assert (refused.value.column, str(refused.value)[: 8 + len(str(column))]) == (column, f"column {column}:")
+
+
+SYNTAX_ERRORS = [
+    ("value.total >", "the expression is incomplete: it ends after `>`"),
+    ("value.total > 100 && // and", "the expression is incomplete: it ends after `&&`"),
+    ("value.", "the expression is incomplete: it ends after `.`"),
+    ("value.total ? 1", "the expression is incomplete: it ends after `1`"),
+    ("(value.total > 5", "the expression is incomplete: `)` is missing after `5`"),
+    ("value.items[", "the expression is incomplete: it ends after `[`"),
+    ("value.total > 5)", "unexpected `)` at column 16"),
+    ("value.items[] == 1", "unexpected `]` at column 13"),
+    ("value.name == 'a' 'b'", "unexpected `'b'` at column 19"),
+    ("value..total > 1", "unexpected `..` at column 7"),
+    ("value.total ==\n >", "unexpected `>` at line 2, column 2"),
+    ("'" + "x" * 100 + "' 'y'", "unexpected `'y'` at column 104"),
+    ("true '" + "x" * 100 + "'", "unexpected `'" + "x" * 39 + "` at column 6"),
+]
+
+
+@pytest.mark.parametrize(("text", "message"), SYNTAX_ERRORS, ids=[row[0][:30] for row in SYNTAX_ERRORS])
+def test_syntax_errors(text: str, message: str) -> None:
+    """The error is plain text, without the parser's list of tokens."""
+    with pytest.raises(FilterError) as refused:
+        compile_filter(text)
+    assert str(refused.value) == message
 
 
 def test_large_values() -> None:
