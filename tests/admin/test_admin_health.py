@@ -15,7 +15,7 @@ from twisted.internet.task import Clock
 from why_scenes import Scene
 
 from kreplica.admin.cluster_state.counts import CachedCounts
-from kreplica.admin.health.cluster_faults import under_min_isr_fault
+from kreplica.admin.health.cluster_faults import under_min_isr_fault, under_replicated_fault
 from kreplica.admin.health.cluster_health import ClusterHealth
 from kreplica.admin.health.faults import BROKER_KINDS, BROKER_ONLY_KINDS, CLUSTER_KINDS, KINDS
 from kreplica.admin.http.api import Call
@@ -365,6 +365,22 @@ def failed_directory(path):
 
 
 FIRST, SECOND = (TopicPartition("orders", number) for number in range(2))
+
+
+KEYS = [TopicPartition("orders", number) for number in range(3)]
+
+
+@pytest.mark.parametrize(
+    ("rejecting", "consequence"),
+    [
+        (0, "all records can be written and read, but fewer failures are tolerated."),
+        (1, "all records can be written and read in 2 of them, but fewer failures are tolerated."),
+        (3, "records can be read, but fewer failures are tolerated."),
+    ],
+)
+def test_consequence_of_missing_replicas(rejecting, consequence):
+    """The fault does not say that records can be written to partitions that reject them."""
+    assert under_replicated_fault(KEYS, KEYS[:rejecting]).text.endswith(f"): {consequence}")
 
 
 @pytest.mark.parametrize(

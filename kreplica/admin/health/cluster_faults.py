@@ -29,7 +29,7 @@ def cluster_faults(counts: Counts, live: Collection[int], controller_id: int) ->
             text = f"Broker {broker}, which holds {replicas}, is not registered: {why}."
             yield broker_fault("broker_gone", broker, text)
     if counts.under_replicated:
-        yield under_replicated_fault(counts.under_replicated)
+        yield under_replicated_fault(counts.under_replicated, counts.under_min_isr)
 
 
 def under_min_isr_fault(partitions: list[TopicPartition]) -> Fault:
@@ -39,6 +39,18 @@ def under_min_isr_fault(partitions: list[TopicPartition]) -> Fault:
     )
 
 
-def under_replicated_fault(partitions: list[TopicPartition]) -> Fault:
-    """Return the fault of partitions with replicas out of sync."""
-    return partitions_fault("under_replicated", partitions, "lacks in-sync replicas", "lack in-sync replicas")
+def under_replicated_fault(partitions: list[TopicPartition], under_min_isr: Collection[TopicPartition]) -> Fault:
+    """Return the fault of partitions with replicas out of sync.
+
+    :param under_min_isr: the partitions that reject ``acks=all``, which have their own fault.
+    """
+    rejecting = set(under_min_isr)
+    writable = sum(key not in rejecting for key in partitions)
+    consequence = ""  # all of them are writable
+    if writable == 0:
+        consequence = "records can be read, but fewer failures are tolerated"
+    elif writable < len(partitions):
+        consequence = f"all records can be written and read in {writable:,} of them, but fewer failures are tolerated"
+    return partitions_fault(
+        "under_replicated", partitions, "lacks in-sync replicas", "lack in-sync replicas", consequence
+    )

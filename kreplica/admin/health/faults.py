@@ -190,10 +190,13 @@ def broker_fault(
     return Fault(kind, f"broker {broker_id}", text, f"/v1/why/brokers/{broker_id}", partitions, detail)
 
 
-def partitions_fault(kind: str, partitions: Sequence[TopicPartition], singular: str, plural: str) -> Fault:
+def partitions_fault(
+    kind: str, partitions: Sequence[TopicPartition], singular: str, plural: str, consequence: str = ""
+) -> Fault:
     """Return a fault that affects partitions; its explanation is that of the first one.
 
     :param singular: the predicate for one partition; ``plural`` is the one for several.
+    :param consequence: replaces the usual consequence of the kind.
     """
     first, count = partitions[0], len(partitions)
     if count == 1:
@@ -201,7 +204,7 @@ def partitions_fault(kind: str, partitions: Sequence[TopicPartition], singular: 
     else:
         subject, text = "cluster", f"{count:,} partitions {plural} ({partition_names(partitions)})"
     why = f"/v1/why/partitions/{quote(first.topic)}/{first.partition}"
-    return Fault(kind, subject, f"{text}: {_CONSEQUENCES[kind]}.", why, partitions)
+    return Fault(kind, subject, f"{text}: {consequence or _CONSEQUENCES[kind]}.", why, partitions)
 
 
 _CONSEQUENCES = {

@@ -125,7 +125,7 @@ class LocalHealth:
         if totals.under_min_isr:
             yield under_min_isr_fault(sorted(totals.under_min_isr))
         if totals.under_replicated:
-            yield under_replicated_fault(sorted(totals.under_replicated))
+            yield under_replicated_fault(sorted(totals.under_replicated), totals.under_min_isr)
         yield from self._unreachable_leaders()
         yield from self._throttled(totals.lagging)
         yield from self._event_loop()
