@@ -235,6 +235,7 @@ def test_brokers_that_do_not_respond_are_named(world):
     hangs, dead = answers.problems
     assert hangs == "broker 2: broker 2 did not respond within 5 s"
     assert dead.startswith(f"broker 3: cannot send a request to broker 3 at http://broker-3:{PORT}/v1/x: ")
+    assert not dead.endswith("."), "callers add the dot"
     assert world.simulation.scheduler.now_s - began < 2 * forwarding.RESPONSE_SECONDS_MAX
 
 

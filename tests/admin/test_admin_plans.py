@@ -311,7 +311,7 @@ def test_large_plan_is_written_in_chunks(scene, monkeypatch):
     states = [row["data"]["state"] for row in tried["znodes"] if row["path"] == header]
     assert states == ["preparing", "pending"]
     pieces = [row["data"] for row in tried["znodes"] if row["path"].startswith(f"{header}/steps/")]
-    assert pieces[-1] == "(1 steps)"
+    assert pieces[-1] == "(1 step)"
 
 
 def test_only_one_plan_is_written_at_a_time(scene):

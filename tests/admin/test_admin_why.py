@@ -171,7 +171,8 @@ def test_move_waits_for_the_copy():
     assert of_plan["summary"] == f"{plan} (reassign) runs: 0 of 1 moves finished, 1 in progress, 0 waiting."
     (waits,) = of_plan["waits_for"]
     assert waits.startswith("Move 0, orders-0: broker 1 to catch up: it has ")
-    assert [each["event"] for each in of_plan["decided"]] == ["plan_started"]
+    (started,) = of_plan["decided"]
+    assert (started["event"], started["change"]) == ("plan_started", f"plan {plan} started: reassign, 1 step")
 
 
 def test_raised_throttle_takes_effect_at_once():

@@ -515,7 +515,7 @@ class World:
                 return 200, {"clients": [THROTTLED, {**THROTTLED, "broker_id": 2, "until_ms": 1}], "problems": []}
             case ["why", "access"]:
                 name = query["operation"].title()
-                summary = f"{query['principal']} is allowed {name} on topic 'orders': an ACL allows it."
+                summary = f"{query['principal']} may {name} topic 'orders': an ACL allows it."
                 return 200, {"allowed": True, "reason": "allowed_by_acl", "summary": summary, "acl": ACL}
             case ["why", kind, *rest]:
                 return 200, _why(kind, rest)

@@ -64,7 +64,10 @@ def test_users_and_their_access(page, broker):
     page.confirm("Create")
     page.until_text("SCRAM-SHA-512", "tbody")
 
+    page.open("acls")
+    page.until_text("There are no ACLs.")
     page.open("acls?type=topic&name=orders")
+    page.until_text("No ACL matches.")
     page.press("Create ACL")
     page.fill("Principal", "User:alice")
     page.until_text("/kafka-acl/Topic/orders", "dialog")
@@ -72,10 +75,10 @@ def test_users_and_their_access(page, broker):
     page.until_text("User:alice", "tbody")
     page.fill("User", "User:alice")
     page.press("Explain")
-    page.until_text("User:alice is allowed Read on topic 'orders': an ACL allows it.")
+    page.until_text("User:alice may Read topic 'orders': an ACL allows it.")
     page.choose("Operation", "Delete")
     page.press("Explain")
-    page.until_text("is not allowed Delete on topic 'orders': the resource has ACLs, but none that allows it.")
+    page.until_text("may not Delete topic 'orders': the resource has ACLs, but none that allows it.")
     page.press("Log out")
 
     log_in(page, User="alice", Password="planted-secret-1")

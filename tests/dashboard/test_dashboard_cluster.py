@@ -87,7 +87,7 @@ def test_a_topic_is_created_changed_and_deleted(view, cluster):
     view.fill("Type “new-topic” to continue", "new-topic")
     view.confirm("Delete")
     view.until(lambda: view.address == "topics")
-    view.until_text("new-topic is being deleted.", "#notification")
+    view.until_text("The topic new-topic is being deleted.", "#notification")
     # The page of the topic may have asked for its partitions while it was being deleted.
     assert view.console_errors(["/v1/topics/new-topic/partitions"]) == []
 

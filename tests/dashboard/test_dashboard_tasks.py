@@ -211,7 +211,7 @@ def test_tasks_with_faults(task, cluster):
         user.fill("User", "User:alice")
         user.fill("Resource name", "orders")
         user.press("Explain")
-        user.view.until_text("User:alice is not allowed Read on topic 'orders'")
+        user.view.until_text("User:alice may not Read topic 'orders'")
     call_api(cluster, "/v1/standalone/brokers/2/kill", "POST")
     wait_for_api(cluster, "/v1/health", lambda found: found["state"] == "bad")
     with task("See why writes to a topic are refused (NOT_ENOUGH_REPLICAS)") as user:

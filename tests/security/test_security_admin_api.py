@@ -257,7 +257,11 @@ def test_users_and_acls_by_rest(
             assert send("GET", "/v1/acls", resource_name="orders", pattern_type="match")["acls"] == [created]
             why = bob.send("GET", "/v1/why/access", **question).json()
             assert (why["allowed"], why["reason"], why["acl"]) == (True, "allowed_by_acl", created)
-            assert why["summary"] == "User:bob is allowed Read on topic 'orders': an ACL allows it."
+            assert why["summary"] == "User:bob may Read topic 'orders': an ACL allows it."
+            cluster = {"operation": "describe_configs", "resource_type": "cluster"}
+            why = bob.send("GET", "/v1/why/access", **{**question, **cluster}).json()
+            text = "User:bob may not perform DescribeConfigs on the cluster: the resource has no ACLs."
+            assert why["summary"] == text
             send("POST", "/v1/acls", {"acls": [{**row, "permission": "deny", "host": "127.0.0.1"}]})
             assert send("GET", "/v1/why/access", **question)["allowed"]
             why = send("GET", "/v1/why/access", host="127.0.0.1", **question)
@@ -362,7 +366,7 @@ def test_client_certificates(
                 assert (session["user"], session["method"]) == ("User:alice", "certificate")
                 assert alice.send("GET", "/v1/cluster").status_code == 403
             shown = command(url, "--certificate-file", str(certificates / "alice.pem"))
-            assert "User:alice is not allowed Read on topic 'orders': the resource has no ACLs." in shown
+            assert "User:alice may not Read topic 'orders': the resource has no ACLs." in shown
             (tmp_path / "password").write_text(PASSWORDS["bob"])
             shown = command(url, "--user", "bob", "--password-file", str(tmp_path / "password"))
             assert "User:bob from 127.0.0.1 is not authorized for describe on the cluster" in shown

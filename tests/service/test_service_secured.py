@@ -99,7 +99,7 @@ def test_readme_steps(tmp_path: Path) -> None:
     with secured_cluster(tmp_path / "locked") as addresses:
         printed = run(["bash", "-ec", with_addresses(environment + shell, addresses)], tmp_path)
         assert "User alice was created" in printed
-        assert "User:alice is allowed Write on topic 'payments': an ACL allows it." in printed
+        assert "User:alice may Write topic 'payments': an ACL allows it." in printed
         printed = run([sys.executable, "-c", with_addresses(program, addresses)], tmp_path)
         assert printed == "b'four euros'\n"
     for path in (tmp_path / "locked" / "security").iterdir():

@@ -347,12 +347,13 @@ def _text(value: object) -> str:
 
 
 def _reason(error: Exception) -> str:
+    """Return the reason without a final dot, because callers put it into sentences."""
     from twisted.web.client import ResponseFailed  # imported here because it loads TLS, which _agent has already loaded
 
     if isinstance(error, ResponseFailed):
         reasons = [failure.getErrorMessage() for failure in error.reasons]
-        return reasons[-1] if reasons else "the connection was lost"
-    return str(error) or type(error).__name__
+        return reasons[-1].removesuffix(".") if reasons else "the connection was lost"
+    return str(error).removesuffix(".") or type(error).__name__
 
 
 def _why(failure: Failure) -> str:

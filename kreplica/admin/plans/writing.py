@@ -133,7 +133,7 @@ class PlanWriter:
 def _shortened(row: dict[str, Any]) -> dict[str, Any]:
     steps = row["data"].get("steps") if isinstance(row.get("data"), dict) else None
     if row["operation"] == "create" and isinstance(steps, list):
-        return {**row, "data": f"({len(steps)} steps)"}
+        return {**row, "data": "(1 step)" if len(steps) == 1 else f"({len(steps)} steps)"}
     return row
 
 

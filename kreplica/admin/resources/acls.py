@@ -280,10 +280,10 @@ class Acls:
             )
         else:
             allowed, reason = True, NO_AUTHORIZER
-        resource_text = "the cluster" if kind is ResourceType.CLUSTER else f"{kind.name.lower()} {name!r}"
-        verdict = "is allowed" if allowed else "is not allowed"
-        operation_name = query["operation"].title().replace("_", "")  # as Kafka writes it: DescribeConfigs
-        answer = f"{query['principal']} {verdict} {operation_name} on {resource_text}"
+        kind_text = kind.name.lower().replace("_", " ")
+        resource_text = "the cluster" if kind is ResourceType.CLUSTER else f"{kind_text} {name!r}"
+        verdict = "may" if allowed else "may not"
+        answer = f"{query['principal']} {verdict} {_action_text(operation)} {resource_text}"
         return JsonResponse(
             {
                 "principal": query["principal"],
@@ -298,6 +298,23 @@ class Acls:
                 "applying": [] if decision is None else [_row(each) for each in sorted(decision.applying, key=_key)],
             }
         )
+
+
+_VERBS = (
+    AclOperation.READ,
+    AclOperation.WRITE,
+    AclOperation.CREATE,
+    AclOperation.DELETE,
+    AclOperation.ALTER,
+    AclOperation.DESCRIBE,
+)
+"""Operations whose names are verbs that take the resource as their object."""
+
+
+def _action_text(operation: AclOperation) -> str:
+    """Return the operation as Kafka writes it, with the words that lead to the resource: ``Read``."""
+    name = operation.name.title().replace("_", "")  # DescribeConfigs
+    return name if operation in _VERBS else f"perform {name} on"
 
 
 _REASON_TEXTS: Mapping[str, str] = {

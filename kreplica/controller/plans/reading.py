@@ -105,7 +105,7 @@ async def _load(term: ControllerTerm, plan: Plan, version: int) -> None:
         if not await write_header(term, running, version):
             return
         run.replace_header(running, version + 1)  # the waiting steps are unchanged
-        text = f"plan {plan.plan_id} started: {plan.kind.value}, {plan.steps_count} steps"
+        text = f"plan {plan.plan_id} started: {plan.kind.value}, {plan.steps_count} step{'s' * (plan.steps_count != 1)}"
         term.history.record("plan_started", f"plan {plan.plan_id}", text, steps=plan.steps_count)
     _resume(term, run)
     term.context.plans[plan.plan_id] = run

@@ -25,7 +25,7 @@ export function open(page) {
     name: topicField({ label: "Name", value: name }),
     principal: field({ label: "Principal", value: principal, placeholder: "User:alice", autocomplete: "off", spellcheck: "false" }),
   };
-  const list = aclTable(refreshAfter);
+  const list = aclTable(page, refreshAfter);
   const pages = pager(["acls"]);
   const search = element("div", { class: "fields", role: "search" }, Object.values(fields).map(({ node }) => node));
   page.add(element("div", { class: "stack" }, search, list.node, pages.node));
@@ -51,11 +51,11 @@ function filterOf({ type, name, principal }) {
   return { resource_type: type, resource_name: resource, pattern_type: resource ? "match" : "", principal };
 }
 
-function aclTable(refreshAfter) {
+function aclTable(page, refreshAfter) {
   return table({
     caption: "ACLs",
     keyOf: (acl) => Object.values(acl).join("\n"),
-    empty: "No ACL matches.",
+    empty: () => (["type", "name", "principal"].some((key) => page.query[key]) ? "No ACL matches." : "There are no ACLs."),
     columns: [
       { header: "Principal", names: true, text: ({ principal }) => principal },
       { header: "Permission", part: chipPart(({ permission }) => (permission === "allow" ? ["good", "Allow"] : ["bad", "Deny"])) },

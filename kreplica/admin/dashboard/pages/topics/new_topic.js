@@ -57,7 +57,7 @@ function partOf(name, partitions, replicationFactor, settings) {
     body,
     // Without the assignment, the broker would choose other replicas than in the preview.
     bodyOf: ({ assignment }) => (assignment ? { name, assignment, configs } : body),
-    done: `${name} was created.`,
+    done: `The topic ${name} was created.`,
   };
 }
 

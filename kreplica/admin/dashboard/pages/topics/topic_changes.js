@@ -23,7 +23,7 @@ export function addPartitions(name, partitions) {
       nodes: [number.node],
       read() {
         const total = Number(number.input.value);
-        return areValid(number) ? { body: { partitions: total }, done: `${name} gets ${pluralize(total, "partition")}.` } : null;
+        return areValid(number) ? { body: { partitions: total }, done: `The topic ${name} gets ${pluralize(total, "partition")}.` } : null;
       },
     },
     confirm: "Add partitions",
@@ -91,7 +91,7 @@ export function deleteTopic(name) {
     confirm: "Delete",
     danger: true,
     typed: name,
-    done: `${name} is being deleted.`,
+    done: `The topic ${name} is being deleted.`,
   });
 }
 
