@@ -536,6 +536,13 @@ class World:
             }
         znodes = [{"operation": "create", "path": "/" + "/".join(path), "data": body}]
         document: Document = {"znodes": znodes, "dry_run": dry_run}
+        match path:
+            case ["topics", _, "messages"]:
+                rows = range(self.count)
+                document["partitions"] = [{"partition": each, "before": 0, "after": 123_456_789} for each in rows]
+            case ["groups", _, "offsets"]:
+                row = {"topic": self.names[0], "before": 1_123_456_789, "after": 123_456_789}
+                document["offsets"] = [{**row, "partition": each} for each in range(self.count)]
         if path == ["plans"]:
             document |= {
                 "plan": self.plan(),

@@ -1,0 +1,55 @@
+"""The dashboard in the window of a phone, with a server that implements the API's contract."""
+
+import pytest
+
+from .contract_server import ContractServer
+from .contract_world import World
+
+pytestmark = pytest.mark.needs_program("chromium", "chromedriver")
+
+WIDTH, HEIGHT = 390, 844
+
+
+@pytest.fixture(scope="module")
+def small():
+    with ContractServer(World(topics=8, partitions=4, down=3)) as server:
+        yield server
+
+
+@pytest.fixture
+def view(page, small):
+    page.base = small.url
+    page.size(WIDTH, HEIGHT)
+    yield page
+    page.size(1280, 900)
+
+
+def rectangle(view, node):
+    """Return the edges of an element in the window."""
+    found = view.driver.execute_script("return arguments[0].getBoundingClientRect().toJSON()", node)
+    return found["left"], found["top"], found["right"], found["bottom"]
+
+
+def is_inside(view, node):
+    """Return true if the whole element is in the window."""
+    left, top, right, bottom = rectangle(view, node)
+    return left >= 0 and top >= 0 and right <= WIDTH and bottom <= HEIGHT
+
+
+@pytest.mark.parametrize(
+    ("address", "opener", "button"),
+    [("topic/orders-0000", "Delete records", "Delete records"), ("group/kitchen", "Reset offsets", "Reset")],
+)
+def test_a_table_in_a_dialog_does_not_widen_it(view, address, opener, button):
+    """A dialog with a table fits into the window with all its fields and buttons; the table scrolls in itself."""
+    view.open(address)
+    view.press(opener)
+    view.until(lambda: view.all("dialog .preview[aria-busy=false] tbody tr"))
+    hidden = "const at = document.querySelector(arguments[0]); return at.scrollWidth - at.clientWidth"
+    assert view.driver.execute_script(hidden, "dialog") <= 0
+    assert view.driver.execute_script(hidden, "dialog .table") > 0
+    confirm = next(found for found in view.all("dialog button") if found.text == button)
+    assert is_inside(view, confirm)
+    for field in view.all("dialog input, dialog select"):
+        if field.is_displayed():
+            assert rectangle(view, field)[2] <= rectangle(view, view.one("dialog"))[2]
