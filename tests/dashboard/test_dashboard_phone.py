@@ -53,3 +53,34 @@ def test_a_table_in_a_dialog_does_not_widen_it(view, address, opener, button):
     for field in view.all("dialog input, dialog select"):
         if field.is_displayed():
             assert rectangle(view, field)[2] <= rectangle(view, view.one("dialog"))[2]
+
+
+def test_only_the_naming_column_is_pinned(view):
+    """A row's actions scroll with the table, so that most of the window is left for data; in wide windows they stay."""
+    position = "return getComputedStyle(document.querySelector(arguments[0])).position"
+    view.open("topics")
+    view.until(lambda: view.all("tbody tr"))
+    assert view.driver.execute_script(position, "tbody th") == "sticky"
+    assert view.driver.execute_script(position, "tbody .cell-actions") == "static"
+    left, _, right, _ = rectangle(view, view.one("tbody th"))
+    assert right - left <= 128
+    view.size(1280, 900)
+    assert view.driver.execute_script(position, "tbody .cell-actions") == "sticky"
+
+
+def test_a_cut_table_shows_that_it_scrolls(view):
+    """A table has a shade at the edge, which its content covers at the end of the table."""
+    view.open("topics")
+    view.until(lambda: view.all("tbody tr"))
+    style = "return getComputedStyle(document.querySelector('.table')).backgroundAttachment"
+    assert view.driver.execute_script(style).startswith("local, scroll")
+
+
+def test_the_lag_of_a_partition_is_visible_without_scrolling(view):
+    """In the table of a group's partitions, the number precedes its bar and is inside the window."""
+    view.open("group/kitchen")
+    view.until_text("60", ".bar-line .value")
+    for value in view.all(".bar-line .value"):
+        assert rectangle(view, value)[2] <= rectangle(view, view.one(".table"))[2]
+    value, bar = view.one(".bar-line .value"), view.one(".bar-line .bar")
+    assert rectangle(view, value)[2] <= rectangle(view, bar)[0]
