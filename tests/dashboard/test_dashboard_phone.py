@@ -84,3 +84,20 @@ def test_the_lag_of_a_partition_is_visible_without_scrolling(view):
         assert rectangle(view, value)[2] <= rectangle(view, view.one(".table"))[2]
     value, bar = view.one(".bar-line .value"), view.one(".bar-line .bar")
     assert rectangle(view, value)[2] <= rectangle(view, bar)[0]
+
+
+def test_the_chosen_columns_of_messages_are_shown(view):
+    """On a phone, only key and value are ticked at first; each column that is ticked is in the table."""
+    view.open("messages/orders-0000")
+    view.until(lambda: view.all("td.value"))
+    ticked = "return [...document.querySelectorAll('.menu-panel :checked')].map(box => box.parentElement.innerText)"
+    headers = "return [...document.querySelectorAll('.messages thead th')].map(cell => cell.innerText).slice(1)"
+    view.press("Columns")
+    assert view.driver.execute_script(ticked) == ["Key", "Value"]
+    assert view.driver.execute_script(headers) == ["Offset", "Key", "Value"]
+    left, _, right, _ = rectangle(view, view.one("td.value"))
+    assert left >= 0
+    assert right <= WIDTH
+    view.one(".menu-panel [value=time]").click()
+    assert view.driver.execute_script(headers) == ["Offset", "Time", "Key", "Value"]
+    assert view.one("td.column-time").is_displayed()

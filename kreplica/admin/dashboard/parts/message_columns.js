@@ -8,6 +8,7 @@
 import { element, show } from "./elements.js";
 import { bytes, count, dateTime, inlineJson, pluralize } from "./format.js";
 import { checkboxes, field } from "./forms.js";
+import { narrowWindow } from "./narrow_window.js";
 
 const STORED = "kreplica.messages.columns";
 /** Maximum length of a text in a row. */
@@ -25,7 +26,8 @@ const COLUMNS = [
   { name: "format", header: "Format", className: "column-format nowrap small", text: ({ value }) => formatText(value), sortKey: ({ value }) => formatText(value) },
   { name: "size", header: "Size", numeric: true, text: ({ size_bytes: size }) => bytes(size), sortKey: ({ size_bytes: size }) => size },
 ];
-const DEFAULT = { columns: ["partition", "offset", "time", "key", "value", "size"], fields: [] };
+/** Columns until the user chooses others; on a phone, those that fit without scrolling. */
+const DEFAULT = { columns: narrowWindow.matches ? ["key", "value"] : ["partition", "time", "key", "value", "size"], fields: [] };
 const ALWAYS = "offset";
 
 /** Text of a decoded key or value on one line. */
