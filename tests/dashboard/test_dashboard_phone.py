@@ -101,3 +101,24 @@ def test_the_chosen_columns_of_messages_are_shown(view):
     view.one(".menu-panel [value=time]").click()
     assert view.driver.execute_script(headers) == ["Offset", "Time", "Key", "Value"]
     assert view.one("td.column-time").is_displayed()
+
+
+@pytest.mark.parametrize(
+    ("address", "entry"),
+    [
+        ("plans/new", "Plans"),
+        ("plan/plan-0000000001", "Plans"),
+        ("topic/orders-0000", "Topics"),
+        ("broker/1", "Brokers"),
+        ("group/kitchen", "Groups"),
+        ("why/partitions/orders-0000/1", "Why"),
+        ("timeline", "Timeline"),
+    ],
+)
+def test_the_current_entry_of_the_navigation_is_visible(view, address, entry):
+    """The navigation highlights the entry of a page or of its parent, and scrolls to it."""
+    view.open("")
+    view.open(address)
+    current = view.one("#pages [aria-current]")
+    assert current.text == entry
+    assert is_inside(view, current)

@@ -33,5 +33,14 @@ export function markCurrent(name) {
   const current = PARENTS[name] ?? name;
   for (const link of document.querySelectorAll("#pages a")) {
     set(link, "aria-current", link.dataset.page === current ? "page" : null);
+    if (link.dataset.page === current) {
+      scrollToMiddle(document.getElementById("pages"), link);
+    }
   }
+}
+
+/** Scroll only the bar: `scrollIntoView` would also scroll the page. */
+function scrollToMiddle(bar, link) {
+  const [outer, inner] = [bar.getBoundingClientRect(), link.getBoundingClientRect()];
+  bar.scrollLeft += inner.left + inner.width / 2 - outer.left - outer.width / 2;
 }
