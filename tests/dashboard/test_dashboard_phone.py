@@ -122,3 +122,28 @@ def test_the_current_entry_of_the_navigation_is_visible(view, address, entry):
     current = view.one("#pages [aria-current]")
     assert current.text == entry
     assert is_inside(view, current)
+
+
+def test_a_result_that_the_page_shows_is_only_announced(view):
+    """After a plan's preview, no notification covers the page; screen readers are notified."""
+    view.open("plans/new")
+    view.until_text("Rebalance")
+    view.press("Preview")
+    view.until_text("The plan has not started.", "#notification")
+    assert view.one("#notification p").size == {"width": 1, "height": 1}
+
+
+def test_a_notification_is_below_the_header_and_ends_with_its_page(view):
+    """A notification does not cover the end of the page; one of an action that opens a page ends with that page."""
+    view.open("plans/new")
+    view.until_text("Rebalance")
+    view.press("Preview")
+    view.press("Start the plan")
+    view.until(lambda: view.address == "plan/plan-0000000001")
+    view.until_text("plan-0000000001 was created.", "#notification")
+    _, top, _, bottom = rectangle(view, view.one("#notification p"))
+    assert rectangle(view, view.one(".top"))[3] <= top
+    assert bottom <= HEIGHT / 4
+    view.press("Topics")
+    view.until(lambda: view.heading == "Topics")
+    assert not view.all("#notification p")

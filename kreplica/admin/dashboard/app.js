@@ -6,6 +6,7 @@ import { cluster, onMetrics, startMetrics } from "./shell/cluster_metrics.js";
 import { requestLogin, showAccount } from "./shell/login.js";
 import { updateBanner } from "./shell/connection_banner.js";
 import { drawNavigation, markCurrent } from "./shell/navigation.js";
+import { leavePage } from "./shell/notifications.js";
 import { Page } from "./shell/page.js";
 import { parseHash } from "./shell/routes.js";
 import { startShortcuts, showShortcuts } from "./shell/shortcuts.js";
@@ -49,6 +50,7 @@ function route() {
     return;
   }
   const { path, query } = address;
+  leavePage();
   pageLifetime.abort();
   pageLifetime = new AbortController();
   const page = new Page(main, path, query, pageLifetime.signal);

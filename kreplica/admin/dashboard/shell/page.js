@@ -3,6 +3,7 @@
 import { element, setText } from "../parts/elements.js";
 import { problemArea } from "../parts/problems.js";
 import { Problem } from "./api.js";
+import { keepNotification } from "./notifications.js";
 import { poll } from "./polling.js";
 import { href } from "./routes.js";
 import { follow } from "./streams.js";
@@ -110,7 +111,11 @@ export class Page {
 
   /** Open another page. @param {(string|number)[]} path @param {Record<string, any>} [query] */
   go(path, query = {}) {
-    location.hash = href(path, query);
+    const address = href(path, query);
+    if (location.hash !== address) {
+      keepNotification();
+      location.hash = address;
+    }
   }
 
   /** Update the query of the address without opening the page again. @param {Record<string, any>} query */

@@ -106,7 +106,7 @@ function showOutcome(outcome, topic, { partition, offset }, dryRun) {
   const text = dryRun
     ? `This message would be accepted${partition === undefined || partition === null ? "" : ` by partition ${partition}`}. Nothing was written.`
     : `Written to partition ${partition} at offset ${offset}.`;
-  announce(text);
+  announce(text, { onPage: true });
   outcome.hidden = false;
   outcome.replaceChildren(text, ...(dryRun ? [] : [" ", element("a", { href: href(["messages", topic], { partition, order: "oldest", from: `offset:${offset}` }) }, "Show it")]));
 }

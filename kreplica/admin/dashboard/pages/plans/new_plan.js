@@ -44,7 +44,7 @@ export function open(page) {
       const { document } = await request("POST", pathOf("plans"), { body, dryRun: true, signal: page.signal });
       preview.replaceChildren(...planPreview(document, () => start(body)));
       preview.querySelector("h2").focus();
-      announce(`${pluralize(document.moves_count, "move")}, ${bytes(document.bytes)} to copy. The plan has not started.`);
+      announce(`${pluralize(document.moves_count, "move")}, ${bytes(document.bytes)} to copy. The plan has not started.`, { onPage: true });
     } catch (error) {
       preview.replaceChildren();
       problem.show(error);

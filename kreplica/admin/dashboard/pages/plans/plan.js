@@ -45,7 +45,7 @@ export function open(page) {
   const refresh = page.poll(PERIOD_MS, async () => {
     const plan = await get(pathOf("plans", id), {}, page.signal);
     if (current !== null && current.state !== plan.state) {
-      announce(`The plan is ${planState(plan)[1].toLowerCase()}.`);
+      announce(`The plan is ${planState(plan)[1].toLowerCase()}.`, { onPage: true });
     }
     current = plan;
     set(bar, "value", progressFraction(plan));
