@@ -147,3 +147,16 @@ def test_a_notification_is_below_the_header_and_ends_with_its_page(view):
     view.press("Topics")
     view.until(lambda: view.heading == "Topics")
     assert not view.all("#notification p")
+
+
+def test_the_writes_of_a_preview_are_closed(view):
+    """On a phone, the writes to ZooKeeper do not push the button out of the window; wide windows show them."""
+    view.open("topic/orders-0000")
+    view.until_text("In sync")
+    for width, height, is_open in ((WIDTH, HEIGHT, False), (1280, 900, True)):
+        view.size(width, height)
+        view.press("Add partitions")
+        view.until(lambda: view.all("dialog .preview[aria-busy=false] details"))
+        assert len(view.all("dialog details[open]")) == is_open
+        view.press("Cancel")
+        view.until(lambda: not view.all("dialog"))

@@ -26,6 +26,7 @@ import { request } from "../shell/api.js";
 import { element, set, setText } from "./elements.js";
 import { dismissButton, openDialog } from "./dialogs.js";
 import { debounce, field } from "./forms.js";
+import { narrowWindow } from "./narrow_window.js";
 import { problemArea } from "./problems.js";
 
 /** Delay of the preview after the last change of a field. */
@@ -142,7 +143,7 @@ export function znodesOf(document) {
     return null;
   }
   const shown = znodes.slice(0, 20);
-  return element("details", { open: znodes.length <= 3 },
+  return element("details", { open: znodes.length <= 3 && !narrowWindow.matches },
     element("summary", null, `${znodes.length === 1 ? "One write" : `${znodes.length} writes`} to ZooKeeper`),
     element("div", { class: "code", tabindex: "0", role: "region", "aria-label": "Writes to ZooKeeper" },
       element("pre", null, shown.map(znodeText).join("\n\n") + (shown.length < znodes.length ? "\n\n…" : ""))));
