@@ -59,6 +59,7 @@ class World:
 
     :param down: ID of a broker that is not registered.
     :ivar has_figures: True if the brokers' metrics are available.
+    :ivar is_standalone: True if one process runs all brokers, and can kill them.
     :ivar faults: sentences of the first live broker's faults.
     :ivar cordoned: IDs of cordoned brokers.
     :ivar plan_changes: members of the plan that differ from a running rebalance.
@@ -71,6 +72,7 @@ class World:
         self.count = partitions
         self.groups = 3
         self.has_figures = True
+        self.is_standalone = False
         self.faults: list[str] = []
         self.cordoned: list[int] = []
         self.plan_changes: Document = {}
@@ -116,7 +118,7 @@ class World:
             "under_min_isr_partitions": 0,
             "health": self.health(),
             "zookeeper": {"connect": "127.0.0.1:2181", "session": "connected"},
-            "standalone": False,
+            "standalone": self.is_standalone,
         }
 
     def health(self) -> Document:
@@ -519,6 +521,9 @@ class World:
                 return 200, {"allowed": True, "reason": "allowed_by_acl", "summary": summary, "acl": ACL}
             case ["why", kind, *rest]:
                 return 200, _why(kind, rest)
+            case ["standalone"] if self.is_standalone:
+                rows = [{"broker_id": each, "state": "running", "starting": False} for each in self.live]
+                return 200, {"brokers": rows}
             case ["timeline"]:
                 return 200, {"entries": [self.entry(number) for number in range(1, 20)], "problems": []}
             case ["live-metrics"] if self.has_figures:

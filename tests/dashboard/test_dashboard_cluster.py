@@ -238,6 +238,7 @@ def test_a_broker_is_killed_and_another_leads(view, cluster):
     view.until_text("All is well")
     view.until(lambda: len(view.all(".map .cell.leader")) >= 6)
     view.press("Kill broker 3")
+    view.confirm("Kill")
     view.until_text("Dead", ".break-cards")
     view.until_text("in-sync replicas")  # under-replicated, or too few for acks=all
     view.until(lambda: len(view.all(".map .cell.offline")) >= 6)

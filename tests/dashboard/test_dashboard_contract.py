@@ -262,6 +262,25 @@ def test_a_deletion_must_be_confirmed_by_typing(view, small):
     assert small.writes == [("DELETE", "/v1/topics/orders-0000", None)]
 
 
+def test_a_kill_must_be_confirmed(page):
+    """A broker is killed only after a confirmation, since the button is where "Start" was."""
+    world = World(topics=2, partitions=1)
+    world.is_standalone = True
+    with ContractServer(world) as server:
+        page.base = server.url
+        page.open("")
+        page.press("Kill broker 2")
+        page.until_text("Kill broker 2?", "dialog")
+        page.press("Cancel")
+        page.until(lambda: not page.all("dialog"))
+        assert server.writes == []
+        page.press("Kill broker 2")
+        page.confirm("Kill")
+        page.until(lambda: server.writes)
+        assert server.writes == [("POST", "/v1/standalone/brokers/2/kill", None)]
+        page.console_errors()
+
+
 def test_a_refresh_keeps_focus_selection_and_scrolling(view):
     """A refresh updates the existing row elements, so that focus and selection are kept."""
     view.open("topics")

@@ -71,15 +71,24 @@ async function loadStates(signal) {
   }
 }
 
-/** Asks for confirmation if the broker serves this page, since the page would stop updating. */
-async function isConfirmed(broker, action) {
-  if (broker.registered?.admin_url !== location.origin || !["kill", "pause", "cut"].includes(action)) {
+/**
+ * Asks for confirmation of a kill, whose button is where "Start" was a moment before, and of any fault of the broker that
+ * serves this page, since the page would stop updating.
+ */
+async function isConfirmed({ broker_id: id, registered }, action) {
+  const isServer = registered?.admin_url === location.origin && ["kill", "pause", "cut"].includes(action);
+  if (action !== "kill" && !isServer) {
     return true;
   }
+  const texts = [
+    action === "kill" ? "The broker stops without a shutdown, and its connections break. Other brokers take over, and you can start it again here." : "",
+    isServer ? "This page will not be updated until the broker is back. The other brokers serve the same page at their admin addresses." : "",
+  ];
   return confirmAction({
-    title: `Broker ${broker.broker_id} serves this page`,
-    text: "This page will not be updated until the broker is back. The other brokers serve the same page at their admin addresses.",
-    confirm: "Continue",
+    title: action === "kill" ? `Kill broker ${id}?` : `Broker ${id} serves this page`,
+    text: texts.filter(Boolean).join(" "),
+    confirm: action === "kill" ? "Kill" : "Continue",
+    danger: action === "kill",
   });
 }
 
