@@ -460,6 +460,9 @@ class World:
                     ],
                     "schema_registry": {"configured": True},
                 }
+            case ["topics", _, "messages"] if query.get("filter", "").endswith(">"):
+                detail = "the query parameter 'filter': column 13: mismatched input"
+                return 400, {"title": "INVALID_FILTER", "status": 400, "detail": detail, "column": 13}
             case ["topics", _, "messages"]:
                 counts = {"scanned": 3, "remaining": 0, "filter_errors": 0, "filter_error": None, "problems": []}
                 return 200, {"messages": [self.message(offset) for offset in range(3)], "next": None, **counts}

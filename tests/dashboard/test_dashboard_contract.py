@@ -228,6 +228,22 @@ def test_an_error_shows_what_to_do(view, small):
     assert view.console_errors(["409"]) == []
 
 
+def test_an_invalid_filter_clears_the_results(view):
+    """With an invalid filter, no rows or counts of the previous search are shown; a valid filter shows rows again."""
+    view.open("messages/orders-0000")
+    view.until_text("3 messages shown")
+    view.fill("Filter", "value.totl >")
+    view.press("Show")
+    view.until_text("mismatched input", ".message-search [role=alert]")
+    view.until(lambda: "shown" not in view.text())
+    assert view.all(".messages tbody tr") == []
+    view.fill("Filter", "value.total > 1")
+    view.press("Show")
+    view.until_text("3 messages shown")
+    assert len(view.all(".messages tbody tr")) == 3
+    assert view.console_errors(["400"]) == []
+
+
 def test_writes_are_previewed(view, small):
     """A plan's moves, warnings and znodes are previewed, and the confirmed plan is the previewed one."""
     small.writes.clear()

@@ -35,12 +35,14 @@ export function messageResults(page, topic, showError) {
   const downloads = ["ndjson", "csv"].map((as) => ({ as, node: element("a", { class: "button tight", download: "" }, as.toUpperCase()) }));
   const columns = columnMenu(() => list.updateColumns());
   let [rows, next, scanned, remaining, problems, failures] = [[], null, 0, 0, [], 0];
-  let [isBusy, isStopped, searchNumber] = [false, false, 0];
+  let [isBusy, isStopped, hasFailed, searchNumber] = [false, false, false, 0];
 
   const updateState = () => {
     const range = next ? ` of ${count(scanned + remaining)}` : ", the whole range";
     const failed = failures ? ` The filter failed for ${pluralize(failures, "message")}.` : "";
-    setText(state, `${pluralize(rows.length, "message")} shown, ${count(scanned)} searched${range}.${orderText(order, rows.length)}${failed}${problems.map((text) => ` ${text}`).join("")}`);
+    const isEmpty = hasFailed && rows.length === 0; // without results, not with a result of no messages
+    show(list.node, !isEmpty);
+    setText(state, isEmpty ? "" : `${pluralize(rows.length, "message")} shown, ${count(scanned)} searched${range}.${orderText(order, rows.length)}${failed}${problems.map((text) => ` ${text}`).join("")}`);
     show(more, !isBusy && Boolean(next));
     show(stop, isBusy);
     show(progress, isBusy);
@@ -71,7 +73,12 @@ export function messageResults(page, topic, showError) {
     try {
       await search(number);
     } catch (error) {
-      if (number === searchNumber && !showError(error)) {
+      if (number !== searchNumber) {
+        return;
+      }
+      hasFailed = true;
+      list.update(rows); // without the rows of the previous search
+      if (!showError(error)) {
         throw error;
       }
     } finally {
@@ -82,7 +89,7 @@ export function messageResults(page, topic, showError) {
     }
   };
   const start = () => {
-    [isBusy, isStopped] = [true, false];
+    [isBusy, isStopped, hasFailed] = [true, false, false];
     showError(null);
     page.once(run);
   };
