@@ -87,7 +87,7 @@ def test_users_and_their_access(page, broker):
     page.until(lambda: [row.text.split()[0] for row in page.all("tbody tr")] == ["orders"])
     page.open("topic/orders")
     page.until_text("In sync")
-    page.press("Delete")
+    page.press("Delete topic")
     page.until_text("User:alice from 127.0.0.1 is not authorized for delete on topic 'orders'", "dialog")
     page.press("Cancel")
     page.driver.execute_script("location.hash = '#/users'")

@@ -59,7 +59,7 @@ def test_subscription_is_created_and_deleted(view):
     view.fill("Interval in seconds", "2.5")
     view.fill("Clients", "client_id=orders-.*")
     view.press("Preview")
-    view.until_text("Create the subscription of orders?", "dialog")
+    view.until_text("Create subscription “of orders”?", "dialog")
     view.until_text("/configs/client-metrics/of orders", "dialog")
     for text in ('"interval.ms": 2500', '"match": "client_id=orders-.*"', '"metrics": "*"'):
         view.until_text(text, "dialog")
@@ -67,6 +67,6 @@ def test_subscription_is_created_and_deleted(view):
     view.until(lambda: view.address.endswith("subscription/of%20orders"))
     view.until_text("interval.ms")
     view.press("Delete")
-    view.until_text("Delete the subscription of orders?", "dialog")
+    view.until_text("Delete subscription “of orders”?", "dialog")
     view.all("dialog .danger")[0].click()
     view.until(lambda: view.address.endswith("clients"))

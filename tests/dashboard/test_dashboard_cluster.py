@@ -79,10 +79,10 @@ def test_a_topic_is_created_changed_and_deleted(view, cluster):
     assert call_api(cluster, "/v1/topics/new-topic")["partitions"] == 3
 
     view.press("Elect preferred leaders")
-    view.until_text("Elect the preferred leaders of new-topic?", "dialog")
+    view.until_text("Elect the preferred leaders of topic “new-topic”?", "dialog")
     view.press("Cancel")
 
-    view.press("Delete")
+    view.press("Delete topic")
     view.until_text("to ZooKeeper", "dialog")
     view.fill("Type “new-topic” to continue", "new-topic")
     view.confirm("Delete")
@@ -166,6 +166,7 @@ def test_a_group_is_shown_reset_and_deleted(view, cluster):
     view.confirm("Reset")
     view.until_text("Messages behind\n50")
     view.press("Delete")
+    view.until_text("Delete group “a/reader”?", "dialog")
     view.fill("Type “a/reader” to continue", "a/reader")
     view.confirm("Delete")
     view.until(lambda: view.address == "groups")

@@ -84,7 +84,7 @@ DIALOGS = (
     ("topic/orders-0000", "Add partitions"),
     ("topic/orders-0000", "Elect preferred leaders"),
     ("topic/orders-0000", "Delete records"),
-    ("topic/orders-0000", "Delete"),
+    ("topic/orders-0000", "Delete topic"),
     ("topic/orders-0000/settings", "Edit retention.ms"),
     ("group/kitchen", "Reset offsets"),
     ("group/kitchen", "Delete"),
@@ -269,7 +269,8 @@ def test_a_deletion_must_be_confirmed_by_typing(view, small):
     """The button for a deletion is disabled until the topic's name has been typed."""
     small.writes.clear()
     view.open("topic/orders-0000")
-    view.press("Delete")
+    view.press("Delete topic")
+    view.until_text("Delete topic “orders-0000”?", "dialog")
     view.until_text("to ZooKeeper", "dialog")
     button = next(found for found in view.all("dialog button") if found.text == "Delete")
     assert not button.is_enabled()

@@ -108,7 +108,7 @@ def test_preferred_leaders_are_elected(view, cluster):
             assert time.monotonic() < deadline + 20
     view.open("topic/elected")
     view.press("Elect preferred leaders")
-    view.until_text("Elect the preferred leaders of elected?", "dialog")
+    view.until_text("Elect the preferred leaders of topic “elected”?", "dialog")
     view.confirm("Elect")
     view.until(lambda: call_api(cluster, "/v1/topics/elected/partitions")["partitions"][0]["leader"] == 3)
     assert call_api(cluster, "/v1/topics/explained/partitions")["partitions"][0]["leader"] == 1
@@ -172,7 +172,7 @@ def test_a_topic_is_created_grown_and_deleted(view, cluster):
     assert [path for _, path, _ in confirm_writes(view, cluster, "Add partitions")] == ["/brokers/topics/default"]
     assert len(partitions_of(cluster, "default")) == 3
 
-    view.press("Delete")
+    view.press("Delete topic")
     view.fill("Type “default” to continue", "default")
     assert [path for _, path, _ in confirm_writes(view, cluster, "Delete")] == ["/admin/delete_topics/default"]
     wait_for_api(cluster, "/v1/topics?search=default", lambda found: found["topics"] == [])
@@ -216,7 +216,7 @@ def test_a_setting_of_a_topic_is_changed_in_each_unit_and_reset(view, cluster):
         assert "/config/topics/configured" in [path for _, path, _ in confirm_writes(view, cluster, "Change")]
         assert config_of(cluster, "topics/configured", name)["value"] == written
     view.press("Reset retention.ms")
-    view.until_text("Reset retention.ms to its default?", "dialog")
+    view.until_text("Reset setting “retention.ms” to its default?", "dialog")
     confirm_writes(view, cluster, "Change")
     assert config_of(cluster, "topics/configured", "retention.ms")["is_default"]
     assert config_of(cluster, "topics/configured", "retention.bytes")["value"] == "1073741824"

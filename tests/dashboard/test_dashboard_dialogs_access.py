@@ -129,7 +129,7 @@ def test_a_user_is_created_changed_and_deleted(view, cluster):
     before = credentials("alice")
     view.open("users")
     view.press("Change password")
-    view.until_text("Change the password of alice", "dialog")
+    view.until_text("Change the password of user “alice”", "dialog")
     view.fill("New password", "second-password")
     view.fill("Repeat the password", "second-password")
     view.confirm("Change")
@@ -139,7 +139,7 @@ def test_a_user_is_created_changed_and_deleted(view, cluster):
     view.driver.execute_script("""
         [...document.querySelectorAll('tbody tr')].find(row => row.innerText.includes('bob'))
             .querySelector('button:last-child').click()""")
-    view.until_text("Delete bob?", "dialog")
+    view.until_text("Delete user “bob”?", "dialog")
     view.fill("Type “bob” to continue", "bob")
     confirm_writes(view, cluster, "Delete")
     wait_for_api(cluster, "/v1/users", lambda found: [row["user"] for row in found["users"]] == ["alice"])

@@ -173,7 +173,7 @@ def test_tasks_with_topics(task, cluster):
         messages = call_api(cluster, "/v1/topics/emptied/messages")["messages"]
         assert messages == []
     with task("Delete a topic") as user:
-        user.press("Topics", "deleted", "Delete")
+        user.press("Topics", "deleted", "Delete topic")
         user.fill("Type “deleted” to continue", "deleted")
         user.confirm("Delete")
         wait_for_api(cluster, "/v1/topics?search=deleted", lambda found: found["topics"] == [])

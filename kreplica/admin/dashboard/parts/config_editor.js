@@ -60,7 +60,7 @@ export function configEditor(page, path, owner, changed = false) {
     })),
   });
   const reset = (config) => write({
-    title: `Reset ${config.name} to its default?`, body: { remove: [config.name] }, done: `${config.name} of ${owner} was reset to its default.`,
+    title: `Reset setting “${config.name}” to its default?`, body: { remove: [config.name] }, done: `${config.name} of ${owner} was reset to its default.`,
   });
   page.once(load);
   return element("div", { class: "stack" }, element("div", { class: "fields" }, search.node, onlyChanged.node), list.node);

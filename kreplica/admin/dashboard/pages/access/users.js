@@ -42,7 +42,7 @@ export function open(page) {
 
 /** @param {string|null} existing  user whose password changes; null for a new user */
 function openPasswordDialog(existing) {
-  return openDialog(existing === null ? "Create a user" : `Change the password of ${existing}`, (close) => {
+  return openDialog(existing === null ? "Create a user" : `Change the password of user “${existing}”`, (close) => {
     const user = field({ label: "User", name: "user", autocomplete: "off", spellcheck: "false", required: true });
     const password = field({ label: "New password", name: "password", type: "password", autocomplete: "new-password", required: true });
     const repetition = field({ label: "Repeat the password", name: "repeated", type: "password", autocomplete: "new-password", required: true });
@@ -77,7 +77,7 @@ function openPasswordDialog(existing) {
 
 function deleteUser(user) {
   return confirmWrite({
-    title: `Delete ${user}?`,
+    title: `Delete user “${user}”?`,
     explain: "The user can no longer log in. Open connections stay open until they must authenticate again. ACLs remain.",
     method: "DELETE",
     path: pathOf("users", user),

@@ -26,7 +26,7 @@ export function resetOffsets(group) {
     .map(([name, [, options]]) => [name, field({ ...options, name })])));
   const topics = topicField({ label: "Topics", name: "topics", hint: "Separated by commas. Empty: all topics with committed offsets." });
   return confirmWrite({
-    title: `Reset offsets of ${group}`,
+    title: `Reset offsets of group “${group}”`,
     explain: "Stop the members first: offsets of a group with active members cannot be reset.",
     method: "POST",
     path: pathOf("groups", group, "offsets"),
@@ -71,7 +71,7 @@ function bodyOf(kind, text, topics) {
 /** @param {string} group */
 export function deleteGroup(group) {
   return confirmWrite({
-    title: `Delete ${group}?`,
+    title: `Delete group “${group}”?`,
     explain: "Its committed offsets are lost: if consumers use this group again, auto.offset.reset decides where they start.",
     method: "DELETE",
     path: pathOf("groups", group),

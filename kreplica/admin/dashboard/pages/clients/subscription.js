@@ -27,7 +27,7 @@ export async function newSubscription() {
   }
   const { name, ...settings } = chosen;
   const written = await confirmWrite({
-    title: `Create the subscription ${name}?`,
+    title: `Create subscription “${name}”?`,
     explain: "Clients that match push these metrics to the brokers. A client that is already connected gets its first subscription when it reconnects.",
     method: "PATCH",
     path: pathOf("configs", "client-metrics", name),
@@ -40,7 +40,7 @@ export async function newSubscription() {
 
 function deleteSubscription(name) {
   return confirmWrite({
-    title: `Delete the subscription ${name}?`,
+    title: `Delete subscription “${name}”?`,
     explain: "Clients stop pushing its metrics at their next request.",
     method: "PATCH",
     path: pathOf("configs", "client-metrics", name),

@@ -37,7 +37,7 @@ export function open(page) {
     element("button", { type: "button", onclick: () => electPreferred(name) }, "Elect preferred leaders"),
     element("a", { class: "button", href: href(["plans", "new"], { kind: "reassign", topic: name }) }, "Move replicas"),
     element("button", { type: "button", class: "danger", onclick: () => deleteRecords(name, state.partitions) }, "Delete records"),
-    element("button", { type: "button", class: "danger", onclick: async () => (await deleteTopic(name)) && page.go(["topics"]) }, "Delete"));
+    element("button", { type: "button", class: "danger", onclick: async () => (await deleteTopic(name)) && page.go(["topics"]) }, "Delete topic"));
   page.add(tabs("Views of the topic", [
     [href(["topic", name]), "Partitions", tab === "partitions"],
     [href(["topic", name, "groups"]), "Groups", tab === "groups"],

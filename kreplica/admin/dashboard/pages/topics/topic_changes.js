@@ -16,7 +16,7 @@ export function addPartitions(name, partitions) {
   const number = field({ label: "New number of partitions", type: "number", min: partitions + 1, value: String(partitions + 1), required: true,
     hint: `It has ${partitions}. Afterwards, keys map to different partitions, so records with the same key are not in order across the change.` });
   return confirmWrite({
-    title: `Add partitions to ${name}`,
+    title: `Add partitions to topic “${name}”`,
     method: "PATCH",
     path: pathOf("topics", name),
     form: {
@@ -46,7 +46,7 @@ export function deleteRecords(name, partitions) {
     .map(([key, [, options]]) => [key, field({ ...options, name: key })])));
   const partition = selectField({ label: "Partition", name: "partition" }, partitionChoices(partitions, "All"));
   return confirmWrite({
-    title: `Delete records of ${name}`,
+    title: `Delete records of topic “${name}”`,
     explain: "The records are deleted on all brokers. This cannot be undone.",
     method: "DELETE",
     path: pathOf("topics", name, "messages"),
@@ -84,7 +84,7 @@ export function deleteRecords(name, partitions) {
 /** @param {string} name */
 export function deleteTopic(name) {
   return confirmWrite({
-    title: `Delete ${name}?`,
+    title: `Delete topic “${name}”?`,
     explain: "All its messages are deleted on all brokers. This cannot be undone.",
     method: "DELETE",
     path: pathOf("topics", name),
@@ -99,7 +99,7 @@ export function deleteTopic(name) {
 export async function electPreferred(name) {
   const { partitions } = await get(pathOf("topics", name, "partitions"), { limit: 1000 });
   return confirmWrite({
-    title: `Elect the preferred leaders of ${name}?`,
+    title: `Elect the preferred leaders of topic “${name}”?`,
     explain: "The first replica of each partition becomes its leader if it is in sync.",
     method: "POST",
     path: pathOf("elections"),
