@@ -244,6 +244,14 @@ def test_an_invalid_filter_clears_the_results(view):
     assert view.console_errors(["400"]) == []
 
 
+def test_downloads_name_their_scope(view):
+    """The links say that they save all matching messages, up to a limit, and not only those that are shown."""
+    view.open("messages/orders-0000")
+    for name in ("NDJSON", "CSV"):
+        described = view.named(name).get_attribute("aria-describedby")
+        assert view.text(f"#{described}") == "Download all matching messages, at most 100,000"
+
+
 def test_writes_are_previewed(view, small):
     """A plan's moves, warnings and znodes are previewed, and the confirmed plan is the previewed one."""
     small.writes.clear()

@@ -32,7 +32,7 @@ export function messageResults(page, topic, showError) {
   const stop = element("button", { type: "button", hidden: true, onclick: () => {
     isStopped = true;
   } }, "Stop");
-  const downloads = ["ndjson", "csv"].map((as) => ({ as, node: element("a", { class: "button tight", download: "" }, as.toUpperCase()) }));
+  const downloads = ["ndjson", "csv"].map((as) => ({ as, node: element("a", { class: "button tight", download: "", "aria-describedby": "download-scope" }, as.toUpperCase()) }));
   const columns = columnMenu(() => list.updateColumns());
   let [rows, next, scanned, remaining, problems, failures] = [[], null, 0, 0, [], 0];
   let [isBusy, isStopped, hasFailed, searchNumber] = [false, false, false, 0];
@@ -96,7 +96,7 @@ export function messageResults(page, topic, showError) {
   return {
     node: element("div", { class: "stack section" },
       element("div", { class: "pager results-head" }, state, progress, stop,
-        element("span", { class: "results-actions" }, columns.button, element("span", { class: "muted small" }, "Download"), downloads.map(({ node }) => node))),
+        element("span", { class: "results-actions" }, columns.button, element("span", { class: "muted small", id: "download-scope" }, `Download all matching messages, at most ${count(DOWNLOAD_LIMIT)}`), downloads.map(({ node }) => node))),
       columns.panel, list.node, element("div", { class: "pager" }, more)),
     reload() {
       [rows, next, scanned, remaining, problems, failures] = [[], null, 0, 0, [], 0];
