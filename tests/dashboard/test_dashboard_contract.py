@@ -487,6 +487,22 @@ def test_streams_show_their_state(view, small):
     assert view.console_errors(["404", "503"]) == []
 
 
+def test_following_can_be_stopped(view):
+    """The button stops the stream while it follows; after a change of the filters or a stop, it starts the stream."""
+    view.open("messages/orders-0000/tail")
+    view.until_text("Following. 3 messages shown.")
+    view.press("Stop")
+    view.until_text("Stopped. 3 messages shown.")
+    view.press("Follow")
+    view.until_text("Following. 3 messages shown.")
+    view.fill("Contains", "coffee")
+    view.press("Follow")
+    view.until(lambda: "search=coffee" in view.address)
+    view.until_text("Following.")
+    view.named("Stop")
+    assert view.console_errors() == []
+
+
 def test_faults_are_named_with_links_to_their_explanations(page):
     """The overview shows the first fault and lists the others; each links to its explanation."""
     world = World(topics=2, partitions=1)

@@ -6,6 +6,7 @@ import { columnMenu } from "../../parts/message_columns.js";
 import { readFormats } from "../../parts/message_formats.js";
 import { messageTable } from "../../parts/message_rows.js";
 import { pathOf } from "../../shell/api.js";
+import { follow } from "../../shell/streams.js";
 import { messageFilters, selectionOf } from "./message_filters.js";
 
 const ROWS_MAX = 200;
@@ -17,6 +18,7 @@ const STATES = {
   connected: "Following",
   interrupted: "Interrupted; reconnecting",
   rejected: "Not following",
+  stopped: "Stopped",
 };
 
 /** @param {import("../../shell/page.js").Page} page @param {string} topic @param {number} partitions */
@@ -27,12 +29,25 @@ export async function tail(page, topic, partitions) {
   const clear = element("button", { type: "button", onclick: () => reset() }, "Clear");
   const columns = columnMenu(() => list.updateColumns());
   const filters = messageFilters(page.query, partitions, await readFormats(page.signal));
+  let followed = JSON.stringify(filters.query());
   let [rows, queued, dropped, isPaused, timer, failures] = [[], [], 0, false, 0, ""];
-  /** @type {import("../../shell/streams.js").StreamState|"connecting"} */
+  /** @type {import("../../shell/streams.js").StreamState|"connecting"|"stopped"} */
   let streamState = "connecting";
+  let stream = new AbortController();
+  // Stops the stream while it follows with the filters of the form; otherwise, it submits the form.
+  const followButton = element("button", { onclick: (event) => {
+    if (followButton.type === "button") {
+      event.preventDefault(); // the button becomes a submit button before the browser's default action
+      stop();
+    }
+  } });
 
   const updateStatus = () => {
     setText(status, `${isPaused && streamState === "connected" ? "Paused" : STATES[streamState]}. ${pluralize(rows.length, "message")} shown${queued.length ? `, ${queued.length} waiting` : ""}${dropped ? `, ${dropped} dropped` : ""}.${failures}`);
+    const isFollowing = !["stopped", "rejected"].includes(streamState) && JSON.stringify(filters.query()) === followed;
+    setText(followButton, isFollowing ? "Stop" : "Follow");
+    set(followButton, "type", isFollowing ? "button" : "submit");
+    set(followButton, "class", isFollowing ? null : "primary");
   };
   const render = () => {
     timer = 0;
@@ -59,14 +74,16 @@ export async function tail(page, topic, partitions) {
       class: "fields card message-search",
       onsubmit: (event) => {
         event.preventDefault();
-        page.go(page.path, filters.query());
+        page.setQuery(filters.query());
+        reset();
+        start();
       },
-    }, filters.nodes, element("button", { class: "primary" }, "Follow")),
+      oninput: () => updateStatus(),
+    }, filters.nodes, followButton),
     element("div", { class: "stack section" },
       element("div", { class: "pager results-head" }, status, element("span", { class: "results-actions" }, pauseButton, clear, columns.button)),
       columns.panel, list.node));
-  reset();
-  page.follow(pathOf("topics", topic, "messages", "tail"), selectionOf(page.query), ({ name, data }) => {
+  const onEvent = ({ name, data }) => {
     if (name === "progress") {
       failures = data.filter_errors ? ` The filter failed for ${pluralize(data.filter_errors, "message")}: ${data.filter_error}.` : "";
       updateStatus();
@@ -80,9 +97,25 @@ export async function tail(page, topic, partitions) {
       dropped += 1;
     }
     timer ||= setTimeout(render, RENDER_MS);
-  }, (state, problem) => {
+  };
+  const showState = (state, problem) => {
     streamState = state;
     page.showProblem(topic, filters.showError(problem) ? null : problem);
     updateStatus();
-  });
+  };
+  const stop = () => {
+    stream.abort();
+    showState("stopped", null);
+  };
+  const start = () => {
+    stream.abort();
+    stream = new AbortController();
+    followed = JSON.stringify(filters.query());
+    showState("connecting", null);
+    const { signal } = stream;
+    follow(pathOf("topics", topic, "messages", "tail"), selectionOf(page.query), AbortSignal.any([page.signal, signal]), onEvent,
+      (state, problem) => signal.aborted || showState(state, problem));
+  };
+  reset();
+  start();
 }
