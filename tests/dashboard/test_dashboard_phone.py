@@ -160,3 +160,13 @@ def test_the_writes_of_a_preview_are_closed(view):
         assert len(view.all("dialog details[open]")) == is_open
         view.press("Cancel")
         view.until(lambda: not view.all("dialog"))
+
+
+def test_the_replication_factor_can_be_changed_from_a_topic(view):
+    """The form of a plan that is opened from a topic keeps the topic when another kind is selected."""
+    view.open("topic/orders-0000")
+    view.press("Move or add replicas")
+    view.until(lambda: view.address.startswith("plans/new"))
+    view.until(lambda: view.field("Partitions and their replicas").get_attribute("value").startswith("orders-0000 0 "))
+    view.one("input[value=replication_factor]").click()
+    assert view.field("Topics").get_attribute("value") == "orders-0000"

@@ -35,7 +35,7 @@ export function open(page) {
     element("a", { class: "button", href: href(["acls"], { type: "topic", name }) }, "Access"),
     element("button", { type: "button", onclick: () => addPartitions(name, state.partitions) }, "Add partitions"),
     element("button", { type: "button", onclick: () => electPreferred(name) }, "Elect preferred leaders"),
-    element("a", { class: "button", href: href(["plans", "new"], { kind: "reassign", topic: name }) }, "Move replicas"),
+    element("a", { class: "button", href: href(["plans", "new"], { kind: "reassign", topic: name }) }, "Move or add replicas"),
     element("button", { type: "button", class: "danger", onclick: () => deleteRecords(name, state.partitions) }, "Delete records"),
     element("button", { type: "button", class: "danger", onclick: async () => (await deleteTopic(name)) && page.go(["topics"]) }, "Delete topic"));
   page.add(tabs("Views of the topic", [
