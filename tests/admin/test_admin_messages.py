@@ -181,6 +181,13 @@ def test_search(cluster: StandaloneProcess, search: str, expected: list[str]) ->
     assert (values(page), page["scanned"], page["next"]) == (expected, len(ALL), None)
 
 
+def test_records_of_next_page(cluster: StandaloneProcess) -> None:
+    """Records that are left for the next page are counted when that page has them."""
+    for order, start in (("oldest", "earliest"), ("newest", "latest")):
+        page = messages(cluster, ORDERS, order=order, limit=2, **{"from": start})
+        assert (page["scanned"], page["remaining"]) == (2, len(ALL) - 2)
+
+
 def test_search_in_steps(cluster: StandaloneProcess) -> None:
     """The number of records scanned per call is limited; further calls continue without a gap."""
     found, after, calls = [], None, 0

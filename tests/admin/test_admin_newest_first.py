@@ -55,7 +55,7 @@ class FakeFetcher:
                 continue
             if scanned.count == self._random.choice([3, 7, 50]):
                 return scanned
-            scanned.count += 1
+            scanned.offsets.append(offset)
             scanned.next_offset = offset + 1
             scanned.oldest_ms = min(timestamp_ms, timestamp_ms if scanned.oldest_ms is None else scanned.oldest_ms)
             if matches:
@@ -86,7 +86,7 @@ NO_SIZES: Mapping[int, int] = {}
 def pages(
     logs: Logs, random: Random, lost: int | None = None, sizes: Mapping[int, int] = NO_SIZES
 ) -> list[list[dict[str, Any]]]:
-    """Read all pages.
+    """Read all pages; together they count each scanned record once.
 
     :param sizes: record size by partition; 100 bytes for other partitions.
     """
@@ -97,6 +97,7 @@ def pages(
     limit, scan_limit = random.choice([1, 10, 100]), random.choice([1, 50, 1000])
     wanted = PageRequest(TOPIC, None, StartPosition("latest"), None, limit, scan_limit, NEWEST)
     found = []
+    scanned = 0
     while any(not span.is_read for number, span in spans.items() if number != lost):
         before = sum(span.size for span in spans.values())
         page = Page({number: replace(span) for number, span in spans.items() if not span.is_read})
@@ -110,9 +111,11 @@ def pages(
         record_sizes = [row["size_bytes"] for each in reader._partitions.values() for row in each.found]
         assert sum(record_sizes) <= 3 * PAGE_BYTES_MAX + len(logs) * max(sizes.values(), default=0)
         found.append(rows[0])
+        scanned += page.document(wanted, rows[0])["scanned"]
         spans.update(page.spans)
         assert sum(span.size for span in spans.values()) < before, "a page makes progress"
         assert len(found) < 5000
+    assert scanned == sum(len(log) for number, log in logs.items() if number != lost)
     return found
 
 

@@ -92,7 +92,7 @@ MESSAGES = record(
             "description": "Merged by time across partitions; records of one partition keep their order.",
         },
         "next": {**nullable(STRING), "description": "`after` of the next page; null on the last page."},
-        "scanned": {**COUNT, "description": "Number of scanned records."},
+        "scanned": {**COUNT, "description": "Number of scanned records, without those that the next page scans again."},
         "remaining": {**COUNT, "description": "Number of offsets that were not scanned yet."},
         "filter_errors": {**COUNT, "description": "Scanned records for which `filter` failed; they do not match."},
         "filter_error": {**nullable(STRING), "description": "The first failure."},

@@ -11,6 +11,8 @@ first, so each page makes progress.
 from __future__ import annotations
 
 import heapq
+from array import array
+from bisect import bisect_left
 from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -73,6 +75,7 @@ class _Window:
     :ivar unread: the unread part.
     :ivar start_offset: lower bound of the range that will have been read; raised if its first records are dropped.
     :ivar bytes_max: maximum size of the matching records; one record is kept whatever its size.
+    :ivar offsets: the offsets of the scanned records, in increasing order for each chunk.
     :ivar oldest_ms: the lowest timestamp read.
     :ivar dropped_ms: the highest timestamp of a dropped record; None if none was dropped.
     """
@@ -82,6 +85,7 @@ class _Window:
     bytes_max: int
     found: deque[Document] = field(default_factory=deque)
     found_bytes: int = 0
+    offsets: list[array[int]] = field(default_factory=list)
     oldest_ms: int | None = None
     dropped_ms: int | None = None
 
@@ -179,6 +183,8 @@ class NewestFirst:
         for number, window in windows.items():
             if window.unread.is_read:
                 self._finish(self._partitions[number], window, is_fast)
+                kept = [offsets[bisect_left(offsets, window.start_offset) :] for offsets in window.offsets]
+                self._page.offsets.setdefault(number, []).extend(kept)
         return has_progress
 
     async def _fetch(self, unread: dict[int, Span], windows: dict[int, _Window]) -> bool:
@@ -194,6 +200,7 @@ class NewestFirst:
             window = windows[number]
             window.unread.next_offset = scanned.next_offset
             window.add(scanned.found, scanned.found_bytes)
+            window.offsets.append(scanned.offsets)
             if scanned.oldest_ms is not None:
                 oldest_ms = window.oldest_ms
                 window.oldest_ms = scanned.oldest_ms if oldest_ms is None else min(oldest_ms, scanned.oldest_ms)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from array import array
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -61,6 +63,8 @@ class Page:
 
     :ivar spans: the unread ranges.
     :ivar found: records by partition, in the order of the page.
+    :ivar scanned: the number of scanned records, including those that are scanned again.
+    :ivar offsets: by partition, the offsets of the scanned records in each chunk that was read completely.
     """
 
     spans: dict[int, Span]
@@ -68,6 +72,7 @@ class Page:
     found_count: int = 0
     found_bytes: int = 0
     scanned: int = 0
+    offsets: dict[int, list[array[int]]] = field(default_factory=dict)
     filter_errors: int = 0
     filter_error: str | None = None
     undecodable: list[str] = field(default_factory=list)
@@ -88,12 +93,22 @@ class Page:
                 f"partition {number}: the batch at offset {offset} cannot be decoded" for offset in scanned.undecodable
             ]
 
+    def _scanned_once(self) -> int:
+        """Return the number of scanned records without those in the unread ranges, which the next page scans again."""
+        count = sum(len(offsets) for chunks in self.offsets.values() for offsets in chunks)
+        return count - sum(
+            bisect_left(offsets, span.end_offset) - bisect_left(offsets, span.next_offset)
+            for number, span in self.spans.items()
+            if not span.is_read
+            for offsets in self.offsets.get(number, ())
+        )
+
     def document(self, request: PageRequest, messages: Sequence[Document]) -> Document:
         """Return the response."""
         return {
             "messages": messages,
             "next": encode_spans(request.topic.topic_id, request.order, self.spans),
-            "scanned": self.scanned,
+            "scanned": self._scanned_once(),
             "remaining": sum(span.size for span in self.spans.values()),
             "filter_errors": self.filter_errors,
             "filter_error": self.filter_error,

@@ -96,6 +96,7 @@ def _add_results(page: Page, fetched: Round) -> None:
         page.spans[number].next_offset = start_offset
     for number, scanned in fetched.scanned.items():
         page.spans[number].next_offset = scanned.next_offset
+        page.offsets.setdefault(number, []).append(scanned.offsets)
         page.found.setdefault(number, []).extend(scanned.found)
         page.found_count += len(scanned.found)
         page.found_bytes += scanned.found_bytes

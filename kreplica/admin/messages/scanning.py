@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -83,7 +84,7 @@ class Scanned:
 
     :ivar found: the matching records in order.
     :ivar next_offset: the first offset that was not scanned.
-    :ivar count: the number of scanned records.
+    :ivar offsets: the offsets of the scanned records.
     :ivar found_bytes: the size of the matching records.
     :ivar undecodable: base offsets of the batches that cannot be decoded.
     :ivar oldest_ms: the lowest timestamp of the scanned records; None if there are none.
@@ -95,13 +96,18 @@ class Scanned:
 
     next_offset: int
     found: list[Document] = field(default_factory=list)
-    count: int = 0
+    offsets: array[int] = field(default_factory=lambda: array("q"))
     found_bytes: int = 0
     undecodable: list[int] = field(default_factory=list)
     oldest_ms: int | None = None
     filter_errors: int = 0
     filter_error: str | None = None
     missing_schema: int | None = None
+
+    @property
+    def count(self) -> int:
+        """Number of scanned records."""
+        return len(self.offsets)
 
 
 def scan(chunk: Chunk, selection: Selection, limits: ScanLimits) -> Scanned:
@@ -143,7 +149,7 @@ def _scan_batch(
                 continue
             if _limit_reached(scanned, limits):
                 return False
-            scanned.count += 1
+            scanned.offsets.append(record.offset)
             scanned.next_offset = record.offset + 1
             if scanned.oldest_ms is None or record.timestamp_ms < scanned.oldest_ms:
                 scanned.oldest_ms = record.timestamp_ms
