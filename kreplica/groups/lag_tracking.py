@@ -275,6 +275,11 @@ class LagTracker:
                     end = self._ends.get(_partition_of(key))
                     yield key, committed.offset, None if end is None else lag_between(committed.offset, end)
 
+    def caught_up_ms(self, key: OffsetKey) -> int:
+        """Return the time of the last sample without lag; -1 if there was none."""
+        window = self._windows.get(key)
+        return -1 if window is None else window.caught_up_ms
+
     # --- sampling ----------------------------------------------------------------------------------------------------
 
     async def _sample_forever(self) -> None:

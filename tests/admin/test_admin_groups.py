@@ -140,6 +140,7 @@ def test_lag_of_a_group(cluster: StandaloneProcess) -> None:
         expected = [(2, RECORDS, RECORDS - 2), (RECORDS, RECORDS, 0), (None, RECORDS, RECORDS)]
         assert [(row["committed_offset"], row["log_end_offset"], row["lag"]) for row in rows] == expected
         assert all(row["committed_at_ms"] > 1_600_000_000_000 for row in rows[:2])
+        assert found["no_commit_since_ms"] >= rows[0]["committed_at_ms"]
 
 
 @pytest.mark.parametrize("path", ["", "/lag"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from why_scenes import CONTROLLER, Members, Scene
 
+from kreplica.admin.health.texts import time_text
 from kreplica.errors import ErrorCode, KafkaError
 from kreplica.model import TopicPartition
 from tests.support.broker_scene import batch
@@ -278,6 +279,11 @@ def test_silent_member():
     why = scene.why("groups/readers", via=1)
     assert (why["state"], why["facts"]["lag"]) == ("empty", 5)
     assert "it reads nothing; its lag is 5 records" in why["summary"]
+    since_ms = why["facts"]["no_commit_since_ms"]
+    assert why["facts"]["partitions"][0]["committed_at_ms"] <= since_ms
+    assert why["summary"].endswith(f" No commit since {time_text(since_ms)} (less than a minute).")
+    scene.cluster.run(190)
+    assert scene.why("groups/readers")["summary"].endswith(f" No commit since {time_text(since_ms)} (3 minutes).")
     assert ("POST", "/v1/groups/readers/offsets") in requests(why)
 
 

@@ -52,6 +52,9 @@ def test_lag(admin, kreplica):
     shown = kreplica("group", "lag", "kitchen").stdout
     assert "lag     6 records\n" in shown
     assert shown.splitlines()[-1].split()[:6] == ["orders", "0", "4", "10", "6", "STOPPED"]
+    assert "no commit since" not in shown
+    admin.answers["GET /v1/groups/kitchen/lag"]["no_commit_since_ms"] = 1_790_000_000_000
+    assert "no commit since  2026-09-21 " in kreplica("group", "lag", "kitchen").stdout
 
 
 def test_group_is_deleted_after_confirmation(admin, kreplica):

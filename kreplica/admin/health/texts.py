@@ -14,6 +14,18 @@ def time_text(at_ms: int) -> str:
         return f"{at_ms} ms since 1970"
 
 
+def duration_text(length_ms: int) -> str:
+    """Return a length of time in whole minutes, hours or days, such as ``8 minutes``."""
+    minutes = max(length_ms, 0) // 60_000
+    if minutes < 2 * 60:
+        number, unit = minutes, "minute"
+    elif minutes < 2 * 1440:
+        number, unit = minutes // 60, "hour"
+    else:
+        number, unit = minutes // 1440, "day"
+    return f"{number:,} {unit}{'' if number == 1 else 's'}" if number else "less than a minute"
+
+
 def brokers_text(brokers: Iterable[int]) -> str:
     """Return ``broker 3`` or ``brokers 1 and 3``, or ``no broker`` if there are none."""
     ids = [str(broker) for broker in brokers]

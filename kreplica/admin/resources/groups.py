@@ -100,6 +100,11 @@ LAG = record(
             **COUNT,
             "description": "Number of partitions of the group's topics for which it never committed an offset.",
         },
+        "no_commit_since_ms": {
+            **nullable(TIME_MS),
+            "description": "Time since which nothing was committed although there was lag, in the stopped partitions "
+            "or, if the group has no members, in all partitions with lag. Null without such partitions.",
+        },
         "partitions": listing(
             record(
                 {
@@ -118,7 +123,7 @@ LAG = record(
         ),
     },
     title="GroupLag",
-    optional=("lag_without_commit", "partitions_without_commit"),
+    optional=("lag_without_commit", "partitions_without_commit", "no_commit_since_ms"),
 )
 PEER_LAG = PeerResponseValidator(LAG)
 RESET = record(

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from urllib.parse import quote
 
-from kreplica.admin.health.texts import time_text
+from kreplica.admin.health.texts import duration_text, time_text
 from kreplica.admin.why.explanation import Advice, Explanation
 from kreplica.admin.why.partition_facts import OpenTransaction
 
@@ -60,6 +60,8 @@ class GroupFacts:
     :param members: None if unknown.
     :param silent: members without a heartbeat for more than half of their session timeout, each with the time at
         which its session ends.
+    :param no_commit_since_ms: time since which nothing was committed although there was lag; None if members commit.
+    :param read_at_ms: time at which the facts were read.
     """
 
     group: str
@@ -70,6 +72,8 @@ class GroupFacts:
     waits: Sequence[GroupWait] = ()
     silent: Mapping[str, int] = field(default_factory=dict)
     partitions: Sequence[GroupPartition] = ()
+    no_commit_since_ms: int | None = None
+    read_at_ms: int = 0
 
 
 REBALANCES = ("PreparingRebalance", "CompletingRebalance", "Assigning", "Reconciling")
@@ -88,6 +92,9 @@ def explain_group(facts: GroupFacts, problems: Sequence[str] = ()) -> Explanatio
     :param facts: facts from the group's coordinator.
     """
     state, summary = _state_and_summary(facts)
+    if state in ("empty", "stopped") and facts.no_commit_since_ms is not None:
+        length = duration_text(facts.read_at_ms - facts.no_commit_since_ms)
+        summary += f" No commit since {time_text(facts.no_commit_since_ms)} ({length})."
     return Explanation(
         subject=f"group {facts.group}",
         state=state,
@@ -198,6 +205,7 @@ def _document(facts: GroupFacts) -> dict[str, object]:
         "type": facts.type,
         "state": facts.state,
         "coordinator": facts.coordinator,
+        "no_commit_since_ms": facts.no_commit_since_ms,
         "members": facts.members,
         "lag": _lag(facts.partitions),
         "lag_without_commit": _lag_without_commit(facts.partitions),

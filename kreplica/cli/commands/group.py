@@ -141,6 +141,7 @@ def _print_lag(screen: Screen, document: dict[str, Any]) -> None:
             ("lag", "unknown" if document["lag"] is None else count_text(document["lag"], "record")),
             ("never committed", _never_committed(document)),
             ("status", problem_text(status, when=status != "OK")),
+            ("no commit since", _no_commit_since(document)),
         ]
     )
     screen.line()
@@ -158,6 +159,11 @@ def _print_lag(screen: Screen, document: dict[str, Any]) -> None:
         for each in document["partitions"]
     ]
     screen.table(columns, rows, empty_text="No committed offsets.")
+
+
+def _no_commit_since(document: dict[str, Any]) -> str | None:
+    since_ms = document.get("no_commit_since_ms")
+    return None if since_ms is None else time_text(since_ms)
 
 
 def _never_committed(document: dict[str, Any]) -> str | None:

@@ -7,6 +7,7 @@ from typing import Any
 from kreplica.cluster.topic_names import CONSUMER_OFFSETS
 from kreplica.coordination import partition_of
 from kreplica.errors import ErrorCode, KafkaError
+from kreplica.groups.commit_silence import no_commit_since_ms
 from kreplica.groups.lag_tracking import PartitionLag
 from kreplica.model import TopicPartition
 from kreplica.service.broker.coordinators import Coordinators
@@ -48,6 +49,7 @@ class GroupDocuments:
             "lag": found.lag,
             "lag_without_commit": found.lag_without_commit,
             "partitions_without_commit": found.partitions_without_commit,
+            "no_commit_since_ms": no_commit_since_ms(self._coordinators.lag, found),
             "partitions": [_partition(row) for row in found.partitions],
         }
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from kreplica.admin.why.groups import GroupFacts, GroupPartition, GroupWait
 from kreplica.cluster.topic_names import CONSUMER_OFFSETS
 from kreplica.coordination import partition_of
 from kreplica.errors import ErrorCode, KafkaError
+from kreplica.groups.commit_silence import no_commit_since_ms
 from kreplica.groups.diagnostics import pending_members, session_deadlines
 from kreplica.groups.group import Group
 from kreplica.groups.lag_tracking import PartitionLag
@@ -45,7 +47,7 @@ class LocalGroupFacts:
             )
             for wait in pending_members(found)
         ]
-        return GroupFacts(
+        facts = GroupFacts(
             group,
             found.type_name,
             found.state_name,
@@ -55,6 +57,7 @@ class LocalGroupFacts:
             self._silent(found, now_ms),
             [self._partition(row) for row in lag.partitions],
         )
+        return replace(facts, no_commit_since_ms=no_commit_since_ms(self._coordinators.lag, lag), read_at_ms=now_ms)
 
     def _silent(self, group: Group, now_ms: int) -> dict[str, int]:
         """Return the session deadlines of members without a heartbeat for more than half of their session timeout.

@@ -1,7 +1,7 @@
 /** One group: its members and its lag. */
 
 import { barPart, chip, chipPart, element, linkPart, termList } from "../../parts/elements.js";
-import { count, dateTime, commaSeparated, perSecond, pluralize, ranges } from "../../parts/format.js";
+import { count, dateTime, durationOf, commaSeparated, perSecond, pluralize, ranges, shortTime } from "../../parts/format.js";
 import { historyCharts } from "../../parts/history_charts.js";
 import { table } from "../../parts/tables.js";
 import { get, pathOf } from "../../shell/api.js";
@@ -34,6 +34,7 @@ export function open(page) {
     "Messages behind": ({ lag }) => count(lag.lag),
     "Never committed": ({ lag }) => neverCommitted(lag),
     Status: ({ lag }) => chip(...groupStatus(lag)),
+    "No commit since": ({ lag }) => noCommitText(lag),
   });
   const members = memberTable(name);
   const lags = lagTable(name);
@@ -52,6 +53,11 @@ export function open(page) {
 /** Partitions without a committed offset, whose records are all part of the lag. */
 function neverCommitted({ partitions_without_commit: number, lag_without_commit: lag }) {
   return number ? `${pluralize(number, "partition")}, ${pluralize(lag, "message")}` : "none";
+}
+
+/** The time since which nothing was committed although there was lag. */
+function noCommitText({ no_commit_since_ms: since }) {
+  return since === null || since === undefined ? null : `${shortTime(since)} (${durationOf(Date.now() - since)})`;
 }
 
 function withMostLag(partitions) {

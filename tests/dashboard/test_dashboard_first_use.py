@@ -1,0 +1,65 @@
+"""Errors and layout that a first-time user meets."""
+
+import pytest
+
+from .contract_server import ContractServer
+from .contract_world import World
+
+pytestmark = pytest.mark.needs_program("chromium", "chromedriver")
+
+WHY = "/v1/why/partitions/refusing/0"
+
+
+class FirstCluster(World):
+    """A cluster with a missing partition, a group that has stopped, and a topic that refuses writes.
+
+    :ivar reads: paths of the GET requests.
+    """
+
+    def __init__(self):
+        super().__init__(topics=3, partitions=2)
+        self.reads = []
+
+    def respond(self, method, path, query, body):
+        if method == "GET":
+            self.reads.append("/".join(path))
+        if path[:3] == ["why", "partitions", "missing"]:
+            return 404, {"title": "UNKNOWN_TOPIC_OR_PARTITION", "status": 404, "detail": "topic missing does not exist"}
+        if path == ["topics", "refusing", "messages"] and method == "POST":
+            return 503, {"title": "NOT_ENOUGH_REPLICAS", "status": 503, "detail": "1 replica is in sync", "why": WHY}
+        if path == ["groups", "kitchen", "offsets"]:
+            row = {"topic": "orders", "partition": 0, "before": 150, "after": 198}
+            return 200, {"group": "kitchen", "offsets": [row], "znodes": [], "dry_run": True}
+        status, document = super().respond(method, path, query, body)
+        if path == ["topics", "refusing"]:
+            return 200, {"name": "refusing", "partitions": 1}
+        if path == ["why", "groups", "kitchen"]:
+            request = {"method": "POST", "path": "/v1/groups/kitchen/offsets", "body": {"to": {"kind": "latest"}}}
+            document = {**document, "you_can": [{"text": "Skip the unread records.", "request": request}]}
+        if path == ["groups", "kitchen", "lag"]:
+            document = {**document, "status": "STOPPED", "no_commit_since_ms": int(self.started_ms) - 480_000}
+        return status, document
+
+
+@pytest.fixture(scope="module")
+def world():
+    return FirstCluster()
+
+
+@pytest.fixture(scope="module")
+def server(world):
+    with ContractServer(world) as started:
+        yield started
+
+
+@pytest.fixture
+def view(page, server):
+    page.base = server.url
+    yield page
+    assert page.console_errors(["404", "503"]) == []
+
+
+def test_time_without_commits(view):
+    """The page of a group shows since when nothing was committed."""
+    view.open("group/kitchen")
+    view.until_text("(8 min", ".numbers")
