@@ -59,6 +59,15 @@ def view(page, server):
     assert page.console_errors(["404", "503"]) == []
 
 
+def test_a_missing_partition_is_requested_once(view, world):
+    """The diagnosis of a partition that does not exist is not requested again."""
+    view.open("why/partitions/missing/0")
+    view.until_text("topic missing does not exist", "[role=alert]")
+    polled = world.reads.count("cluster")
+    view.until(lambda: world.reads.count("cluster") > polled + 2)
+    assert world.reads.count("why/partitions/missing/0") == 1
+
+
 def test_time_without_commits(view):
     """The page of a group shows since when nothing was committed."""
     view.open("group/kitchen")

@@ -40,8 +40,16 @@ export function open(page) {
   const container = element("div", { "aria-busy": "true" });
   page.add(container);
   let shownText = "";
+  /** The error if the subject does not exist; the request is then not repeated. @type {any} */
+  let absent = null;
   const refresh = page.poll(PERIOD_MS, async () => {
-    const response = await get(pathOf("why", kind, ...rest), {}, page.signal);
+    if (absent) {
+      throw absent;
+    }
+    const response = await get(pathOf("why", kind, ...rest), {}, page.signal).catch((error) => {
+      absent = error.status === 404 && shownText === "" ? error : null;
+      throw error;
+    });
     const text = JSON.stringify(response);
     if (text !== shownText) {
       shownText = text;
