@@ -1,6 +1,7 @@
 """Errors and layout that a first-time user meets."""
 
 import pytest
+from selenium.webdriver import ActionChains
 
 from .contract_server import ContractServer
 from .contract_world import World
@@ -66,6 +67,18 @@ def test_a_missing_partition_is_requested_once(view, world):
     polled = world.reads.count("cluster")
     view.until(lambda: world.reads.count("cluster") > polled + 2)
     assert world.reads.count("why/partitions/missing/0") == 1
+
+
+@pytest.mark.parametrize("address", ["users", "groups"])
+def test_a_row_under_the_pointer_has_one_background(view, address):
+    view.open(address)
+    row = view.one("tbody tr")
+    ActionChains(view.driver).move_to_element(row).perform()
+    script = """return [arguments[0], ...arguments[0].querySelectorAll('th, .cell-actions')]
+        .map(node => getComputedStyle(node).backgroundColor)"""
+    colors = view.until(lambda: view.one("tbody tr:hover") and view.driver.execute_script(script, view.one("tbody tr")))
+    assert len(colors) >= 2
+    assert len(set(colors)) == 1
 
 
 def test_time_without_commits(view):
