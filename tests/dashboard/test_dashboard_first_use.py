@@ -81,6 +81,20 @@ def test_a_row_under_the_pointer_has_one_background(view, address):
     assert len(set(colors)) == 1
 
 
+def test_invalid_fields_of_a_new_topic(view):
+    """The form of a new topic names the fields that prevent its creation."""
+    view.open("topics/new")
+    view.fill("Name", "bad name!")
+    view.fill("Partitions", "0")
+    view.until_text("Use only letters, digits, dots, underscores and hyphens.", ".wrong")
+    view.until_text("Enter at least 1.", ".wrong")
+    assert not view.named("Create", "button").is_enabled()
+    view.fill("Name", "good-name")
+    view.fill("Partitions", "1")
+    view.until(lambda: view.named("Create", "button").is_enabled())
+    assert [node.text for node in view.all(".wrong") if node.is_displayed()] == []
+
+
 def test_time_without_commits(view):
     """The page of a group shows since when nothing was committed."""
     view.open("group/kitchen")

@@ -98,9 +98,31 @@ export function topicField(options) {
   return result;
 }
 
-/** True if the visible fields have valid values. @param {...Field} fields */
+/** True if the visible fields have valid values; shows an error at each field whose value is not valid. @param {...Field} fields */
 export function areValid(...fields) {
-  return fields.every(({ node, input }) => node.hidden || input.checkValidity());
+  const visible = fields.filter(({ node }) => !node.hidden);
+  visible.forEach((each) => showFieldError(each, invalidText(each.input)));
+  return visible.every(({ input }) => input.checkValidity());
+}
+
+/** The error of a value; empty for a valid value and for one that is still missing. */
+function invalidText({ type, validity, validationMessage, min, max, dataset }) {
+  if (validity.badInput) {
+    return type === "number" ? "Enter a number." : "";
+  }
+  if (validity.valid || validity.valueMissing) {
+    return "";
+  }
+  if (validity.patternMismatch) {
+    return dataset.invalid ?? validationMessage;
+  }
+  if (validity.rangeUnderflow) {
+    return `Enter at least ${min}.`;
+  }
+  if (validity.rangeOverflow) {
+    return `Enter at most ${max}.`;
+  }
+  return validity.stepMismatch ? "Enter a whole number." : validationMessage;
 }
 
 /** The names in a field, separated by commas or spaces. @param {string} text */

@@ -14,7 +14,7 @@ const ATTEMPT_MS = 250;
 export function open(page) {
   page.title("Create a topic", ["#/topics", "Topics"]);
   const name = field({ label: "Name", name: "name", required: true, autocomplete: "off", spellcheck: "false", maxlength: 249,
-    hint: "Letters, digits, dots, underscores and hyphens." });
+    pattern: "\\s*[A-Za-z0-9._\\-]+\\s*", "data-invalid": "Use only letters, digits, dots, underscores and hyphens.", hint: "Letters, digits, dots, underscores and hyphens." });
   const partitions = field({ label: "Partitions", name: "partitions", type: "number", min: 1, hint: "Empty: the broker's default." });
   const replicationFactor = field({ label: "Replication factor", name: "copies", type: "number", min: 1, hint: "Empty: the broker's default." });
   const configs = field({ label: "Settings", name: "configs", tag: "textarea", rows: 4, spellcheck: "false",
@@ -28,7 +28,7 @@ export function open(page) {
       nodes: [name.node, element("div", { class: "pair" }, partitions.node, replicationFactor.node), configs.node],
       read() {
         const settings = settingsIn(configs);
-        return settings === null || !areValid(name, partitions, replicationFactor) ? null
+        return !areValid(name, partitions, replicationFactor) || settings === null ? null
           : partOf(topic(), numberOf(partitions.input), numberOf(replicationFactor.input), settings);
       },
     },
