@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass
 from enum import Enum, IntEnum
 
-from kreplica.settings.validators import ANY, Validator, Value
+from kreplica.settings.validators import ANY, EachOneOf, OneOf, Validator, Value
 
 
 class Type(IntEnum):
@@ -118,6 +118,11 @@ class Setting:
             low, high = self._bounds()
             return f"a whole number, {self.valid.allowed or f'{low} to {high}'}"
         return self.valid.allowed or ("a list separated by commas" if self.type is Type.LIST else "text")
+
+    @property
+    def choices(self) -> tuple[str, ...] | None:
+        """The valid values if they are a fixed set; for a list, the valid values of its items."""
+        return self.valid.choices if isinstance(self.valid, OneOf | EachOneOf) else None
 
     def describe(self) -> str:
         """Return the documentation; for an ignored setting, with its actual behaviour."""

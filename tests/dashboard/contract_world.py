@@ -27,6 +27,7 @@ CONFIG = {
     "documentation": "How long a log is kept, in milliseconds.",
     "unit": "ms",
     "allowed": "a whole number, -1 or more",
+    "choices": None,
     "read_only": False,
     "sensitive": False,
 }

@@ -179,20 +179,21 @@ def test_a_topic_is_created_grown_and_deleted(view, cluster):
 
 
 VALUES = (
-    ("retention.ms", "1500", "ms", "1500"),
-    ("retention.ms", "90", "s", "90000"),
-    ("retention.ms", "1.5", "min", "90000"),
-    ("retention.ms", "36", "h", "129600000"),
-    ("retention.ms", "2", "d", "172800000"),
-    ("retention.bytes", "5000", "B", "5000"),
-    ("retention.bytes", "3", "KiB", "3072"),
-    ("retention.bytes", "2", "MiB", "2097152"),
-    ("retention.bytes", "1", "GiB", "1073741824"),
-    ("unclean.leader.election.enable", "true", None, "true"),
-    ("unclean.leader.election.enable", "false", None, "false"),
-    ("cleanup.policy", "compact,delete", None, "compact,delete"),
+    ("retention.ms", "1500", "ms", "1500", "1500 ms"),
+    ("retention.ms", "90", "s", "90000", "90 s (90000 ms)"),
+    ("retention.ms", "1.5", "min", "90000", ""),
+    ("retention.ms", "36", "h", "129600000", "36 h (129600000 ms)"),
+    ("retention.ms", "-1", "ms", "-1", "unlimited (-1)"),
+    ("retention.ms", "2", "d", "172800000", "2 d (172800000 ms)"),
+    ("retention.bytes", "5000", "B", "5000", "5000 bytes"),
+    ("retention.bytes", "3", "KiB", "3072", "3 KiB (3072 bytes)"),
+    ("retention.bytes", "2", "MiB", "2097152", "2 MiB (2097152 bytes)"),
+    ("retention.bytes", "1", "GiB", "1073741824", "1 GiB (1073741824 bytes)"),
+    ("unclean.leader.election.enable", "true", None, "true", "true"),
+    ("unclean.leader.election.enable", "false", None, "false", "false"),
+    ("compression.type", "zstd", None, "zstd", "zstd"),
 )
-"""Setting, value and unit as entered, and the value that is written."""
+"""Setting, value and unit as entered, the value that is written, and as it is shown."""
 
 
 def edit(view, name, value, unit=None, *, is_choice=False):
@@ -208,13 +209,22 @@ def edit(view, name, value, unit=None, *, is_choice=False):
 def test_a_setting_of_a_topic_is_changed_in_each_unit_and_reset(view, cluster):
     topic(cluster, "configured", {"0": [1, 2]})
     view.open("topic/configured/settings")
-    for name, value, unit, written in VALUES:
+    for name, value, unit, written, shown in VALUES:
         if config_of(cluster, "topics/configured", name)["value"] == written:
             continue  # 1.5 min is 90 s
-        edit(view, name, value, unit, is_choice=name.startswith("unclean"))
-        view.until_text(f"{name} = {written}", "dialog")
+        edit(view, name, value, unit, is_choice=unit is None)
+        view.until_text(f"{name} = {shown}", "dialog")
         assert "/config/topics/configured" in [path for _, path, _ in confirm_writes(view, cluster, "Change")]
         assert config_of(cluster, "topics/configured", name)["value"] == written
+        view.until_text(f"{name} of configured is now {shown}.", "#news, #notifications, [role=status]")
+    view.press("Edit cleanup.policy")
+    view.press("compact", "dialog label")
+    view.until_text("cleanup.policy = compact,delete", "dialog")
+    confirm_writes(view, cluster, "Change")
+    assert config_of(cluster, "topics/configured", "cleanup.policy")["value"] == "compact,delete"
+    view.press("Edit max.compaction.lag.ms")
+    view.until_text("Default: unlimited. Allowed: a whole number, at least 1.", "dialog")
+    view.press("Cancel")
     view.press("Reset retention.ms")
     view.until_text("Reset setting “retention.ms” to its default?", "dialog")
     confirm_writes(view, cluster, "Change")
@@ -226,7 +236,7 @@ def test_a_setting_of_a_broker_is_changed_and_reset(view, cluster):
     view.open("broker/2/settings")
     view.press("Only changed settings", "label")
     edit(view, "log.retention.ms", "2", "d")
-    view.until_text("log.retention.ms = 172800000", "dialog")
+    view.until_text("log.retention.ms = 2 d (172800000 ms)", "dialog")
     assert "/config/brokers/2" in [path for _, path, _ in confirm_writes(view, cluster, "Change")]
     value = lambda _: config_of(cluster, "brokers/2", "log.retention.ms")["value"]  # noqa: E731
     wait_for_api(cluster, "/v1/configs/brokers/2", lambda found: value(found) == "172800000")

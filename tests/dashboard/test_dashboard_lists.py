@@ -175,11 +175,11 @@ def test_charts_of_a_topic_and_a_group(view, address, titles):
 def test_settings_have_units(view):
     """A setting is shown with its unit, default, type and documentation, and can be entered in a larger unit."""
     view.open("topic/orders-0000/settings")
-    view.until_text("604800000 ms (7 d)")
+    view.until_text("7 d (604800000 ms)")
     view.press("Edit retention.ms")
-    view.until_text("Default: 604800000 ms (7 d). Allowed: a whole number, -1 or more. Type: long.", "dialog")
+    view.until_text("Default: 7 d (604800000 ms). Allowed: a whole number, -1 or more. Type: long.", "dialog")
     view.until_text("How long a log is kept", "dialog")
     view.fill("Value", "2")
     view.choose("Unit", "h")
-    view.until_text("retention.ms = 7200000", "dialog")
+    view.until_text("retention.ms = 2 h (7200000 ms)", "dialog")
     assert view.console_errors() == []

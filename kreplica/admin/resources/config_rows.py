@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from kreplica.admin.http.schemas import BOOLEAN, STRING, nullable, one_of, record
+from kreplica.admin.http.schemas import BOOLEAN, STRING, listing, nullable, one_of, record
 from kreplica.settings import TOPIC_SETTINGS, ConfigRow, Source, Type
 from kreplica.settings.client_metrics import CLIENT_METRICS_SETTINGS, describe_client_metrics
 from kreplica.settings.names import broker_setting
@@ -27,6 +27,10 @@ CONFIG = record(
         "type": one_of(*(kind.name.lower() for kind in Type), UNKNOWN),
         "unit": {**nullable(STRING), "description": "Unit of the value, such as `ms`. Null without one."},
         "allowed": {**nullable(STRING), "description": "Valid values in words. Null for an unknown setting."},
+        "choices": {
+            **nullable(listing(STRING)),
+            "description": "Valid values if they are a fixed set; for a list, those of its items. Null otherwise.",
+        },
         "documentation": nullable(STRING),
         "read_only": {**BOOLEAN, "description": "True if a change requires a restart."},
         "sensitive": {**BOOLEAN, "description": "True if it is a secret, which is never shown."},
@@ -71,6 +75,7 @@ class DescribedSetting:
             "type": Type(self.kind).name.lower() if self.kind in {*Type} else UNKNOWN,
             "unit": definition.unit or None if definition is not None else None,
             "allowed": definition.expected if definition is not None else None,
+            "choices": definition.choices if definition is not None else None,
             "documentation": self.documentation or None,
             "read_only": self.read_only,
             "sensitive": self.sensitive,

@@ -2,7 +2,7 @@
 
 import { request, pathOf } from "../shell/api.js";
 import { chipPart, element, set, setText, show } from "./elements.js";
-import { checkbox, debounce, field, selectField } from "./forms.js";
+import { checkbox, checkboxes, debounce, field, selectField, splitNames } from "./forms.js";
 import { table } from "./tables.js";
 import { confirmWrite } from "./writes.js";
 
@@ -17,6 +17,12 @@ const UNITS = {
   "bytes per second": [[1, "B/s"], [1024, "KiB/s"], [1_048_576, "MiB/s"]],
   bytes: [[1, "B"], [1024, "KiB"], [1_048_576, "MiB"], [1_073_741_824, "GiB"]],
 };
+
+/** Value that stands for no limit: the largest number of type long. */
+const LONG_MAX = "9223372036854775807";
+
+/** Settings whose value -1 stands for no limit. */
+const RETENTION = /^(log\.)?retention\.(ms|minutes|hours|bytes)$/;
 
 /** Sources of dynamic values, which Reset removes. */
 const DYNAMIC = /^(dynamic|topic)/i;
@@ -56,7 +62,8 @@ export function configEditor(page, path, owner, changed = false) {
     explain: config.documentation,
     done: "",
     form: valueForm(config, (value) => ({
-      body: { set: { [config.name]: value } }, summary: `${config.name} = ${value}`, done: `${config.name} of ${owner} is now ${value}.`,
+      body: { set: { [config.name]: value } }, summary: `${config.name} = ${valueText(config, value)}`,
+      done: `${config.name} of ${owner} is now ${valueText(config, value)}.`,
     })),
   });
   const reset = (config) => write({
@@ -73,8 +80,8 @@ function configTable(owner, edit, reset) {
     empty: "No setting matches.",
     columns: [
       { header: "Setting", names: true, part: namePart },
-      { header: "Value", text: ({ value, sensitive, unit }) => (sensitive ? "(hidden)" : withUnit(value, unit)) },
-      { header: "Default", text: ({ default_value: value, sensitive, unit }) => (sensitive ? "(hidden)" : withUnit(value, unit)) },
+      { header: "Value", text: (config) => (config.sensitive ? "(hidden)" : valueText(config, config.value)) },
+      { header: "Default", text: (config) => (config.sensitive ? "(hidden)" : valueText(config, config.default_value)) },
       { header: "From", part: chipPart(({ is_default: isDefault, source }) => (isDefault ? ["", "default"] : ["busy", String(source ?? "changed").toLowerCase().replaceAll("_", " ")])) },
       { header: "(Actions)", className: "cell-actions", part: () => actions(edit, reset) },
     ],
@@ -109,14 +116,25 @@ function actions(edit, reset) {
   };
 }
 
-/** A value with its unit, and in a larger unit if it is long: `604800000 ms (7 d)`. */
-function withUnit(value, unit) {
-  if (value === null || value === undefined || value === "" || !unit) {
+/** A value with its unit, and in a larger unit if it is long: `7 d (604800000 ms)`. @returns {string|null} */
+function valueText({ name, unit }, value) {
+  if (value === LONG_MAX) {
+    return "unlimited";
+  }
+  if (value === "-1" && RETENTION.test(name)) {
+    return "unlimited (-1)";
+  }
+  if (value === null || value === undefined || value === "" || value.startsWith("-") || !unit) {
     return value;
   }
   const [amount, factor] = split(value, unit);
   const larger = (UNITS[unit] ?? []).find(([each]) => each === factor);
-  return larger && factor > 1 ? `${value} ${unit} (${amount} ${larger[1]})` : `${value} ${unit}`;
+  return larger && factor > 1 ? `${amount} ${larger[1]} (${value} ${unit})` : `${value} ${unit}`;
+}
+
+/** The valid values in words, without the range of the type. @param {string} allowed */
+function allowedText(allowed) {
+  return allowed.replace(/, -(32768|2147483648|9223372036854775808) to \d+$/, "");
 }
 
 /** The largest unit in which a value is a whole number. @returns {[string, number]} the number and the factor of its unit */
@@ -133,20 +151,39 @@ function joined(text, factor) {
 
 /** The field of a value, with its unit. @param {any} config @param {(value: string) => any} partOf  the part of the write for a value */
 function valueForm(config, partOf) {
-  const hint = [`Default: ${withUnit(config.default_value, config.unit) ?? "none"}.`, config.allowed ? `Allowed: ${config.allowed}.` : null, `Type: ${config.type}.`];
+  const hint = [`Default: ${valueText(config, config.default_value) ?? "none"}.`, config.allowed ? `Allowed: ${allowedText(config.allowed)}.` : null, `Type: ${config.type}.`];
   const options = { label: "Value", name: "value", hint: hint.filter(Boolean).join(" ") };
   const [amount, factor] = split(config.value, config.unit);
   const units = UNITS[config.unit] ?? [];
   const unitField = selectField({ label: "Unit", name: "unit" }, units.map(([each, label]) => [String(each), label]), String(factor));
-  const isBoolean = String(config.type).toLowerCase() === "boolean";
-  const valueField = isBoolean
-    ? field({ ...options, tag: "select", children: BOOLEANS.map((value) => element("option", { value, selected: value === config.value }, value)) })
-    : field({ ...options, value: units.length ? amount : (config.value ?? ""), autocomplete: "off", spellcheck: "false" });
+  const { node, read } = choiceOf(config, options) ?? textOf(options, units.length ? amount : (config.value ?? ""));
   return {
-    nodes: [element("div", { class: "pair" }, valueField.node, units.length ? unitField.node : null)],
+    nodes: [element("div", { class: "pair" }, node, units.length ? unitField.node : null)],
     read() {
-      const value = joined(valueField.input.value.trim(), units.length ? Number(unitField.input.value) : 1);
+      const value = joined(read(), units.length ? Number(unitField.input.value) : 1);
       return value === (config.value ?? "") ? null : partOf(value);
     },
   };
+}
+
+function textOf(options, value) {
+  const { node, input } = field({ ...options, value, autocomplete: "off", spellcheck: "false" });
+  return { node, read: () => input.value.trim() };
+}
+
+/** A choice for a setting with a fixed set of values: a select, or checkboxes for a list; null for other settings. */
+function choiceOf({ type, choices, value }, options) {
+  const kind = String(type).toLowerCase();
+  const values = kind === "boolean" ? BOOLEANS : choices;
+  if (!values) {
+    return null;
+  }
+  if (kind === "list") {
+    const { node, selected } = checkboxes(options.label, values.map((each) => [each, each]), splitNames(value ?? ""));
+    node.append(element("p", { class: "hint" }, options.hint));
+    return { node, read: () => selected().join(",") };
+  }
+  const shown = [...new Set([...values, value ?? ""])].map((each) => [each, each || "(empty)"]);
+  const { node, input } = selectField(options, shown, value ?? "");
+  return { node, read: () => input.value };
 }
