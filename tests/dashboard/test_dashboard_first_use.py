@@ -95,6 +95,14 @@ def test_invalid_fields_of_a_new_topic(view):
     assert [node.text for node in view.all(".wrong") if node.is_displayed()] == []
 
 
+def test_a_reset_in_a_diagnosis_shows_the_offsets(view):
+    """The dialog that skips unread records shows how many, like the dialog that resets offsets."""
+    view.open("why/groups/kitchen")
+    view.press("Execute: Skip the unread records.")
+    view.until_text("+48", "dialog")
+    view.press("Cancel")
+
+
 def test_time_without_commits(view):
     """The page of a group shows since when nothing was committed."""
     view.open("group/kitchen")

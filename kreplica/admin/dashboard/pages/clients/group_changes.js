@@ -40,22 +40,25 @@ export function resetOffsets(group) {
     },
     confirm: "Reset",
     done: `The offsets of ${group} were reset.`,
-    preview: ({ offsets = [] }) => {
-      const list = table({
-        caption: "Offsets before and after",
-        keyOf: ({ topic, partition }) => `${topic}-${partition}`,
-        empty: "No offset would change.",
-        columns: [
-          { header: "Partition", names: true, text: ({ topic, partition }) => `${topic}-${partition}` },
-          { header: "Before", numeric: true, text: ({ before }) => count(before) },
-          { header: "After", numeric: true, text: ({ after }) => count(after) },
-          { header: "Difference", numeric: true, text: ({ before, after }) => (before === null || after === null ? null : signed(after - before)) },
-        ],
-      });
-      list.update(offsets.slice(0, 200));
-      return list.node;
-    },
+    preview: ({ offsets = [] }) => offsetsPreview(offsets),
   });
+}
+
+/** The offsets before and after a reset. @param {any[]} offsets */
+export function offsetsPreview(offsets) {
+  const list = table({
+    caption: "Offsets before and after",
+    keyOf: ({ topic, partition }) => `${topic}-${partition}`,
+    empty: "No offset would change.",
+    columns: [
+      { header: "Partition", names: true, text: ({ topic, partition }) => `${topic}-${partition}` },
+      { header: "Before", numeric: true, text: ({ before }) => count(before) },
+      { header: "After", numeric: true, text: ({ after }) => count(after) },
+      { header: "Difference", numeric: true, text: ({ before, after }) => (before === null || after === null ? null : signed(after - before)) },
+    ],
+  });
+  list.update(offsets.slice(0, 200));
+  return list.node;
 }
 
 function signed(difference) {

@@ -6,6 +6,7 @@ import { selectField, field } from "../../parts/forms.js";
 import { confirmWrite } from "../../parts/writes.js";
 import { get, pathOf } from "../../shell/api.js";
 import { href } from "../../shell/routes.js";
+import { offsetsPreview } from "../clients/group_changes.js";
 
 const PERIOD_MS = 4000;
 
@@ -111,6 +112,7 @@ function execute(text, { method, path, body }) {
   return confirmWrite({
     title: text, method, path: address, query: Object.fromEntries(new URLSearchParams(query)), body: body ?? undefined,
     confirm: "Execute", danger: method === "DELETE", done: `Done: ${text}`,
+    preview: ({ offsets }) => (offsets && method === "POST" ? offsetsPreview(offsets) : null),
   });
 }
 
