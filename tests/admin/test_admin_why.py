@@ -6,6 +6,7 @@ import pytest
 from why_scenes import CONTROLLER, Members, Scene
 
 from kreplica.admin.health.texts import time_text
+from kreplica.admin.http.problems import Problem
 from kreplica.errors import ErrorCode, KafkaError
 from kreplica.model import TopicPartition
 from tests.support.broker_scene import batch
@@ -213,6 +214,19 @@ def test_missing_partition():
         with pytest.raises(KafkaError) as refused:
             scene.why(path)
         assert refused.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def test_record_without_enough_replicas():
+    """If a record is rejected because too few replicas are in sync, the problem refers to the explanation."""
+    scene = Scene(configs={"min.insync.replicas": "2"})
+    scene.kill(3)
+    with pytest.raises(Problem) as refused:
+        scene.apis[2].document("POST", "/v1/topics/orders/messages", {"value": "x"})
+    problem = refused.value.document("")
+    assert (problem["status"], problem["title"]) == (503, "NOT_ENOUGH_REPLICAS")
+    assert problem["detail"].startswith("orders-0: ")
+    assert problem["what_to_do"].endswith("GET /v1/why/partitions/orders/0")
+    assert scene.why(problem["why"].removeprefix("/v1/why/"))["state"] == "under_min_isr"
 
 
 # --- groups -----------------------------------------------------------------------------------------------------------

@@ -95,6 +95,14 @@ def test_invalid_fields_of_a_new_topic(view):
     assert [node.text for node in view.all(".wrong") if node.is_displayed()] == []
 
 
+def test_a_refused_message_leads_to_the_diagnosis(view):
+    view.open("messages/refusing/produce")
+    view.press("Produce", "button")
+    view.until_text("1 replica is in sync", "[role=alert]")
+    view.press("Show the diagnosis")
+    view.until(lambda: view.address == "why/partitions/refusing/0")
+
+
 def test_a_reset_in_a_diagnosis_shows_the_offsets(view):
     """The dialog that skips unread records shows how many, like the dialog that resets offsets."""
     view.open("why/groups/kitchen")

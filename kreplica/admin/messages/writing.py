@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
+from urllib.parse import quote
 
 from kreplica.admin.cluster_state.published_metadata import PublishedTopic
 from kreplica.admin.http.problems import Problem
@@ -68,7 +69,7 @@ class MessageWriter:
 
         :return: the record's offset, and its time in milliseconds since 1970.
         :raise KafkaError: the partition has no leader, or the leader rejected the record.
-        :raise Problem: 503 if it is unknown whether the record was written.
+        :raise Problem: 503 if it is unknown whether the record was written, or if too few replicas are in sync.
         """
         now_ms = self._runtime.wall_clock_ms()
         batch = build_batch([Record(0, now_ms, key, value, headers)])
@@ -80,7 +81,7 @@ class MessageWriter:
             except (KafkaError, *_NOTHING_SENT) as error:
                 can_retry = not isinstance(error, KafkaError) or error.code in _NOT_APPENDED
                 if not can_retry or self._runtime.reactor.seconds() >= until_s:
-                    raise
+                    raise _explained(error, TopicPartition(topic.name, partition)) from None
             await pause(self._runtime.reactor, RETRY_DELAY_S)
 
     async def _produce(self, key: TopicPartition, batch: bytes) -> tuple[int, int]:
@@ -107,6 +108,15 @@ class MessageWriter:
                 what_to_do="The record may have been written: check before you write it again.",
             ) from None
         return _appended(response, key)
+
+
+def _explained(error: Exception, key: TopicPartition) -> Exception:
+    """Return a rejection because of missing replicas with a reference to its explanation; other errors unchanged."""
+    if not isinstance(error, KafkaError) or error.code is not ErrorCode.NOT_ENOUGH_REPLICAS:
+        return error
+    why = f"/v1/why/partitions/{quote(key.topic)}/{key.partition}"
+    advice = f"Bring the missing replicas back: GET {why}"
+    return Problem(503, error.code.name, error.message, what_to_do=advice, members={"why": why})
 
 
 def _appended(response: dict[str, Any], key: TopicPartition) -> tuple[int, int]:

@@ -1,6 +1,7 @@
 /** Shows a problem and its advice. */
 
 import { Problem } from "../shell/api.js";
+import { explanationPage } from "../shell/routes.js";
 import { element } from "./elements.js";
 
 /**
@@ -32,7 +33,8 @@ export function problemBox(error) {
   return element("div", { class: "problem" },
     element("p", null, element("strong", null, title), ": ", error.message),
     ...errorLines(error).map((line) => element("p", { class: "small mono" }, line)),
-    error instanceof Problem && error.whatToDo ? element("p", null, error.whatToDo) : null);
+    error instanceof Problem && error.whatToDo ? element("p", null, error.whatToDo) : null,
+    error instanceof Problem && error.document.why ? element("p", null, element("a", { href: explanationPage(error.document.why) }, "Show the diagnosis")) : null);
 }
 
 /** The name of a Kafka error in lower case, without underscores. @param {string} title */

@@ -37,3 +37,8 @@ function decode(part) {
     return part;
   }
 }
+
+/** The address of the page with an explanation. @param {string} path  of the API, such as `/v1/why/partitions/orders/0` */
+export function explanationPage(path) {
+  return href(["why", ...path.split("/").slice(3).map(decodeURIComponent)]);
+}

@@ -2,12 +2,10 @@
 
 import { element, set } from "../../parts/elements.js";
 import { count } from "../../parts/format.js";
-import { href } from "../../shell/routes.js";
+import { explanationPage } from "../../shell/routes.js";
 
 /** Maximum number of listed faults and problems. */
 const FAULTS_MAX = 12;
-
-const EXPLANATIONS = "/v1/why/";
 
 /** @returns {import("../../parts/elements.js").Part}  updated with the report of `/v1/cluster` */
 export function healthPart() {
@@ -41,9 +39,5 @@ export function faultItem(fault) {
 
 /** A link to the page with the explanation of a fault, if there is one. */
 function link({ text, why }) {
-  return why === null ? null : [" ", element("a", { href: pageOf(why), "aria-label": `Why? ${text}` }, "Why?")];
-}
-
-function pageOf(path) {
-  return href(["why", ...path.slice(EXPLANATIONS.length).split("/").map(decodeURIComponent)]);
+  return why === null ? null : [" ", element("a", { href: explanationPage(why), "aria-label": `Why? ${text}` }, "Why?")];
 }
