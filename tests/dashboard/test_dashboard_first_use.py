@@ -95,6 +95,17 @@ def test_invalid_fields_of_a_new_topic(view):
     assert [node.text for node in view.all(".wrong") if node.is_displayed()] == []
 
 
+def test_titles_and_texts_of_plan_kinds_stay_together(view):
+    view.size(1400, 900)
+    view.open("plans/new")
+    script = """return [...document.querySelectorAll('.plan-kinds label')].map(label =>
+        label.querySelector('.hint').getBoundingClientRect().top
+        - label.querySelector('strong').getBoundingClientRect().bottom)"""
+    distances = view.until(lambda: view.driver.execute_script(script))
+    assert max(distances) < 5
+    view.size(1280, 900)
+
+
 def test_a_refused_message_leads_to_the_diagnosis(view):
     view.open("messages/refusing/produce")
     view.press("Produce", "button")
