@@ -106,6 +106,18 @@ def test_titles_and_texts_of_plan_kinds_stay_together(view):
     view.size(1280, 900)
 
 
+def test_a_user_is_created_only_from_a_complete_form(view):
+    view.open("users")
+    view.press("Create user")
+    button = view.named("Create", "dialog button")
+    assert not button.is_enabled()
+    for label in ("User", "New password", "Repeat the password"):
+        assert not button.is_enabled()
+        view.fill(label, "secret")
+    view.until(button.is_enabled)
+    view.press("Cancel")
+
+
 def test_a_refused_message_leads_to_the_diagnosis(view):
     view.open("messages/refusing/produce")
     view.press("Produce", "button")

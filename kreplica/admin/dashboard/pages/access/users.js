@@ -48,7 +48,10 @@ function openPasswordDialog(existing) {
     const repetition = field({ label: "Repeat the password", name: "repeated", type: "password", autocomplete: "new-password", required: true });
     const mechanism = selectField({ label: "Mechanism", name: "mechanism" }, MECHANISMS);
     const problem = problemArea();
-    const confirm = element("button", { class: "primary" }, existing === null ? "Create" : "Change");
+    const required = [existing === null ? user : null, password, repetition].filter((each) => each !== null);
+    const confirm = element("button", { class: "primary", disabled: true }, existing === null ? "Create" : "Change");
+    const updateButton = () => set(confirm, "disabled", required.some(({ input }) => input.value.trim() === ""));
+    required.forEach(({ input }) => input.addEventListener("input", updateButton));
     return {
       content: [
         existing === null ? user.node : null, password.node, repetition.node, mechanism.node, problem.node,
