@@ -293,6 +293,8 @@ def test_each_choice_of_a_deletion_of_records(view, cluster):
             view.fill(label, str(value))
         view.choose("Partition", partition)
         shown = preview_rows(view)
+        view.until_text("First offset before", "dialog thead")
+        view.until_text("Disk space is freed later", "dialog .preview")
         rows = [number for number in (0, 1) if partition in ("All", str(number))]
         assert [(row[0], row[2]) for row in shown] == [(str(number), str(after[number])) for number in rows]
         view.fill("Type “emptied” to continue", "emptied")

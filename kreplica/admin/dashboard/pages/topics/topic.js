@@ -58,8 +58,8 @@ function partitionsOf(page, name, state) {
     Partitions: ({ partitions }) => count(partitions),
     "Replication factor": ({ replication_factor: factor }) => count(factor),
     Records: ({ records }) => count(records),
-    Size: ({ size_bytes: size }) => bytes(size),
-    "Size with replicas": ({ disk_bytes: size }) => bytes(size),
+    Size: ({ size_bytes: size }) => sizeOnDisk(size),
+    "Size with replicas": ({ disk_bytes: size }) => sizeOnDisk(size),
     In: ({ bytes_in_rate: value }) => rate(value),
     Out: ({ bytes_out_rate: value }) => rate(value),
     Retention: retentionText,
@@ -81,6 +81,11 @@ function partitionsOf(page, name, state) {
     list.update(partitions);
     pages.update(page.query, next, pluralize(partitions.length, "partition"));
   });
+}
+
+/** The size of a log, with an explanation for topics whose records were deleted. */
+function sizeOnDisk(size) {
+  return element("span", { title: "Size of the log segments. Deleted records occupy disk space until their whole segment is deleted." }, bytes(size));
 }
 
 function partitionTable(caption) {

@@ -70,13 +70,14 @@ export function deleteRecords(name, partitions) {
         empty: "The topic has no partitions.",
         columns: [
           { header: "Partition", names: true, numeric: true, text: ({ partition: number }) => String(number) },
-          { header: "Before", numeric: true, text: ({ before }) => count(before) },
-          { header: "After", numeric: true, text: ({ after }) => count(after) },
+          { header: "First offset before", numeric: true, text: ({ before }) => count(before) },
+          { header: "First offset after", numeric: true, text: ({ after }) => count(after) },
           { header: "Offsets deleted", numeric: true, text: ({ before, after }) => count(Math.max(after - before, 0)) },
         ],
       });
       list.update(rows.slice(0, ROWS_MAX));
-      return list.node;
+      return element("div", { class: "stack" }, list.node,
+        element("p", { class: "hint" }, "Disk space is freed later, when whole log segments are deleted."));
     },
   });
 }
