@@ -1,4 +1,4 @@
-"""Sends mutated TLS records and requests before authentication to the listeners of a server without sockets."""
+"""Sends mutated TLS records and unauthenticated requests to the listeners of a server, without real sockets."""
 
 from __future__ import annotations
 

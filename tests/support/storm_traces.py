@@ -143,7 +143,7 @@ class PartitionRecorder:
         self._logs: dict[int, tuple[LogState, int]] = {}
         """Log and high watermark in the model, by broker."""
         self._ended: dict[int, list[Event]] = {}
-        """Events for the ends of processes since the replica was last open, by broker."""
+        """The `end` events of the broker's processes since its replica was last open, by broker."""
         self._unclean: dict[int, None] = {}
         self._registered: dict[int, tuple[int, int]] = {}
         self._known: dict[int, int] = {}

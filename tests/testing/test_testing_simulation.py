@@ -180,7 +180,7 @@ class TestTime:
             simulation.run_until(lambda: False, timeout_s=1000)
 
     def test_the_second_half_of_an_event_precedes_other_events(self, simulation: Simulation, a: Host, b: Host) -> None:
-        """The second half of an event runs next, in the same process, unless this process is paused."""
+        """A follow-up that an event schedules runs before any other event, unless its process is paused."""
         seen: list[Any] = []
         scheduler, processes = simulation.scheduler, [Process("first"), Process("second"), Process("paused")]
         scheduler.after_event = lambda process: seen.append(process.name)

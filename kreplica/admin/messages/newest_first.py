@@ -73,7 +73,8 @@ class _Window:
     """The window of a partition that is being read forwards.
 
     :ivar unread: the unread part.
-    :ivar start_offset: lower bound of the range that will have been read; raised if its first records are dropped.
+    :ivar start_offset: start of the range that counts as read when the window is finished; raised if its first records
+        are dropped.
     :ivar bytes_max: maximum size of the matching records; one record is kept whatever its size.
     :ivar offsets: the offsets of the scanned records, in increasing order for each chunk.
     :ivar oldest_ms: the lowest timestamp read.
@@ -193,7 +194,7 @@ class NewestFirst:
         self._page.count(fetched)
         for number, start_offset in fetched.out_of_range.items():
             unread_part = windows[number].unread
-            if start_offset != unread_part.end_offset:  # not truncated: records below the log start are deleted
+            if start_offset != unread_part.end_offset:  # not truncated: only the oldest records were deleted
                 self._partitions[number].span.next_offset = min(start_offset, unread_part.end_offset)
             unread_part.next_offset = min(start_offset, unread_part.end_offset)
         for number, scanned in fetched.scanned.items():

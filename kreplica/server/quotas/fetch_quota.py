@@ -11,10 +11,11 @@ from kreplica.server.quotas.throttling import Throttling
 class FetchQuota:
     """Decides whether the response to a consumer's fetch may contain records.
 
-    A client that has exceeded its quota gets responses without records until its rate has recovered, as in Kafka. The
-    first response that exceeds the quota still contains its records, and the client then pauses. Kafka withholds these
-    records, so clients with large fetches get only half of their quota and can never fetch batches larger than the
-    burst. A response is limited to the remaining burst, or to the quota of one window if that is larger.
+    A client that has exceeded its quota gets responses without records until its rate has recovered, as in Kafka.
+    Unlike in Kafka, the first response that exceeds the quota still contains its records, and the client then pauses.
+    Kafka withholds them, so that clients with large fetches get only half of their quota and can never fetch batches
+    larger than the burst. A response is limited to the remaining burst, or to the quota of one window if that is
+    larger.
 
     :ivar is_set: True if at least one client has this quota.
     """

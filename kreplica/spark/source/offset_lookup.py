@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 NEW_TOPIC_WAIT_S = 5.0
-"""Time to wait for a selected topic that does not exist yet, since it may be new."""
+"""Time to wait for a selected topic that the brokers do not know; it may just have been created."""
 
 
 class OffsetLookup:

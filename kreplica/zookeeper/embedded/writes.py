@@ -137,9 +137,9 @@ class Writes:
         commits.sink_of_change(connection).append(response)
 
     def _send_failed_multi(
-        self, connection: Requester, xid: int, count: int, failed: int, error: ZooKeeperError
+        self, connection: Requester, xid: int, count: int, failed_index: int, error: ZooKeeperError
     ) -> None:
-        codes = [0] * failed + [error.code] + [RuntimeInconsistency.code] * (count - failed - 1)
+        codes = [0] * failed_index + [error.code] + [RuntimeInconsistency.code] * (count - failed_index - 1)
         sink = self._commits.sink_of_everything(connection)
         sink.append(reply_frame(xid, connection.barrier.zxid, 0, encode_multi_failure(codes)))
 

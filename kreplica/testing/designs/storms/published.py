@@ -16,7 +16,7 @@ class Published:
 
     :param kind: the violated guarantee.
     :param steps: number of steps after minimization.
-    :param repairs: the rules that repair these steps, each alone.
+    :param repairs: rules; each of them prevents the violation if it is applied alone.
     """
 
     design: str
