@@ -217,6 +217,8 @@ def test_a_setting_of_a_topic_is_changed_in_each_unit_and_reset(view, cluster):
         assert "/config/topics/configured" in [path for _, path, _ in confirm_writes(view, cluster, "Change")]
         assert config_of(cluster, "topics/configured", name)["value"] == written
         view.until_text(f"{name} of configured is now {shown}.", "#news, #notifications, [role=status]")
+        # The next dialog starts with the value in the table.
+        view.until(lambda: any(name in row.text and shown in row.text for row in view.all("tbody tr")), shown)  # noqa: B023
     view.press("Edit cleanup.policy")
     view.press("compact", "dialog label")
     view.until_text("cleanup.policy = compact,delete", "dialog")

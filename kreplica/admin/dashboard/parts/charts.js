@@ -34,7 +34,7 @@ export function lineChart({ title, series, format, minTop, note, onZoom }) {
   const grid = [0, 0.5, 1].map((at) => svg("line", { class: "grid", x1: 0, x2: WIDTH, y1: at * HEIGHT, y2: at * HEIGHT }));
   const marker = svg("line", { class: "marker", x1: 0, x2: 0, y1: 0, y2: HEIGHT, visibility: "hidden" });
   const chosen = svg("rect", { class: "chosen", y: 0, height: HEIGHT, width: 0 });
-  const drawing = svg("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, preserveAspectRatio: "none", role: "img", tabindex: "0" },
+  const drawing = svg("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, preserveAspectRatio: "none", role: "img", tabindex: "0", "aria-label": title },
     ...grid, ...areas, ...lines, chosen, marker);
   const ticks = [0, 0.5, 1].map((at) => {
     const tick = element("span", { class: "tick", "aria-hidden": "true" });
