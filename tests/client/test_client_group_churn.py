@@ -172,7 +172,7 @@ class Churn:
         self.random.choice([*possible, *possible[:1]])()
         self.brokers.run(self.random.choice([0.1, 1.0, 10.0]))
 
-    def _any(self) -> Worker:
+    def _pop_random_worker(self) -> Worker:
         return self.workers.pop(self.random.randrange(len(self.workers)))
 
 

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from unittest.mock import patch
 
 import pytest
 
 from kreplica.controller.effects.command_batch import Command, CommandBatch
 from kreplica.controller.event_types import BrokersChanged, ShutdownRequested
+from kreplica.controller.handlers import leaders_first
 from kreplica.controller.history.step_metrics import Cost, difference
 from kreplica.wire.messages import LEADER_AND_ISR
 from tests.support.controller_scene import ControllerScene
@@ -102,7 +104,8 @@ def test_cost_is_independent_of_the_number_of_partitions(event: Callable[[int], 
 def test_several_multis_are_sent_together() -> None:
     """2,500 states are written in three concurrent multis, without additional round trips or commands."""
     few, commands_few = broker_dies(SIZES[0])
-    many, commands_many = broker_dies(2500)
+    with patch.object(leaders_first, "LEADERS_FIRST_MIN", 10_000):
+        many, commands_many = broker_dies(2500)
     assert many.zookeeper_requests == few.zookeeper_requests + 2
     assert many.zookeeper_round_trips == few.zookeeper_round_trips
     assert commands_many == commands_few

@@ -63,7 +63,7 @@ def test_a_topic_is_created_changed_and_deleted(view, cluster):
     view.press("Edit retention.ms")
     view.fill("Value", "3600000")
     view.choose("Unit", "ms")
-    view.until_text("retention.ms = 3600000", "dialog")
+    view.until_text("retention.ms = 1 h (3600000 ms)", "dialog")
     view.confirm("Change")
     view.until(lambda: view.named("Reset retention.ms"))
     view.until_text("3600000")

@@ -239,7 +239,7 @@ def test_raw_output(broker: StandaloneProcess) -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("--filter", "value.a >"), "--filter: column 10: "),
+        (("--filter", "value.a >"), "--filter: the expression is incomplete: it ends after `>`"),
         (("--value-format", "xml"), "--value-format: unknown format 'xml'"),
         (("--columns", "nothing"), "unknown column nothing"),
         (("--columns", "key", "--json"), "--json and --columns cannot be combined"),

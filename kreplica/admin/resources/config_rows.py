@@ -75,7 +75,7 @@ class DescribedSetting:
             "type": Type(self.kind).name.lower() if self.kind in {*Type} else UNKNOWN,
             "unit": definition.unit or None if definition is not None else None,
             "allowed": definition.expected if definition is not None else None,
-            "choices": definition.choices if definition is not None else None,
+            "choices": None if definition is None or definition.choices is None else list(definition.choices),
             "documentation": self.documentation or None,
             "read_only": self.read_only,
             "sensitive": self.sensitive,
