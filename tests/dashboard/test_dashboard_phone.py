@@ -5,7 +5,7 @@ import pytest
 from .contract_server import ContractServer
 from .contract_world import World
 
-pytestmark = pytest.mark.needs_program("chromium", "chromedriver")
+pytestmark = [pytest.mark.needs_program("chromium", "chromedriver"), pytest.mark.soak]
 
 WIDTH, HEIGHT = 390, 844
 
