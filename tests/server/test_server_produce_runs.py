@@ -73,9 +73,10 @@ class Broker:
         while position < size:
             with self.resources.flush_scope:
                 while position < size and not connection.paused:
-                    body, end = position + 4, position + 4 + int.from_bytes(buffer[position : position + 4], "big")
-                    dispatch.frame_received(connection, buffer[body:end])
-                    position = dispatch.extend_run(connection, buffer, body, end, size) if end < size else end
+                    end = position + 4 + int.from_bytes(buffer[position : position + 4], "big")
+                    frame = buffer[position + 4 : end]
+                    dispatch.frame_received(connection, frame)
+                    position = dispatch.extend_run(connection, frame, buffer, end, size) if end < size else end
             buffer[:position] = bytes(position)
             if connection.held:
                 self.cluster.run_until(lambda: not connection.held)
@@ -280,6 +281,23 @@ def test_partition_led_elsewhere() -> None:
     answers = [parse_answer(memoryview(answer), PRODUCE.key, 9)[1] for answer in broker.answers()]
     codes = [body["responses"][0]["partition_responses"][0]["error_code"] for body in answers]
     assert codes == [ErrorCode.NOT_LEADER_OR_FOLLOWER] * 5
+
+
+@needs_kernels
+def test_requests_behind_a_rejected_one() -> None:
+    """Requests that repeat one that was not handled, such as after the session expired, are not added to a run."""
+    broker = Broker()
+    broker.read(produce(0, batch()))
+    dispatch, connection = broker.resources.dispatch, broker.connection
+    frames = [produce(1, batch()), produce(2, batch(), index=1), produce(3, batch(), index=1)]
+    buffer = memoryview(bytearray(b"".join(frames)))
+    rejected, end = len(frames[0]) + 4, len(frames[0]) + len(frames[1])
+    with broker.resources.flush_scope:
+        dispatch.frame_received(connection, buffer[4 : len(frames[0])])
+        frame = buffer[rejected:end]
+        assert dispatch.extend_run(connection, frame, buffer, end, len(buffer)) == end
+    assert len(broker.answers()) == 2
+    assert [broker.partition(index).log.log_end_offset for index in (0, 1)] == [2, 0]
 
 
 def test_requests_before_an_invalid_frame() -> None:

@@ -37,6 +37,7 @@ class ProduceRun:
     :ivar partition: number of the partition.
     :ivar correlation_ids: one per request.
     :ivar records: records of each request, as a view of a reused buffer.
+    :ivar last_frame: the frame that ``ProduceRuns.add`` added last.
     :ivar codecs: bitwise OR of the codecs of all batches; 0 if no batch is compressed.
     """
 
@@ -47,6 +48,7 @@ class ProduceRun:
         "codecs",
         "connection",
         "correlation_ids",
+        "last_frame",
         "metrics",
         "partition",
         "records",
@@ -61,6 +63,7 @@ class ProduceRun:
         self.partition = partition
         self.correlation_ids: list[int] = []
         self.records: list[Buffer] = []
+        self.last_frame: memoryview | None = None
         self.codecs = 0
         self.metrics = route.metrics
         self._route = route
@@ -161,6 +164,7 @@ class ProduceRuns:
                 connection, self._routes[PRODUCE.key, template.version], template, partition, self._seconds()
             )
             self._flush_scope.before_end(self.handle_open_run)
+        run.last_frame = frame
         run.correlation_ids.append(correlation_id)
         run.records.append(records)
         run.codecs |= codec
@@ -171,24 +175,24 @@ class ProduceRuns:
             self.handle_open_run()
         return True
 
-    def extend(self, connection: Connection, view: memoryview, last: int, position: int, end: int) -> int:
-        """Add the next frames with a kernel, if the last one was added and they differ only in ID and records.
+    def extend(self, connection: Connection, frame: memoryview, view: memoryview, position: int, end: int) -> int:
+        """Add the frames after ``frame`` with a kernel, if it was added and they differ from it only in ID and records.
 
-        The result is the same as if ``add`` were called for each of these frames.
+        The result is the same as if ``add`` were called for each of these frames. Nothing is added after a frame that
+        did not reach ``add``, for example because the session had expired.
 
         :param view: buffer with frames, each with a length prefix; must not change until the flush scope ends.
-        :param last: position of the last frame's body.
-        :param position: position of the next frame.
+        :param position: end of ``frame``, and position of the next one.
         :param end: end of the frames.
         :return: position of the first frame that was not added.
         """
         run = self._run
-        if run is None or run.connection is not connection or kernels.match_requests is None:
+        if run is None or run.last_frame is not frame or kernels.match_requests is None:
             return position
-        template, room = run.template, RUN_MAX - len(run.records)
+        template, count_max = run.template, RUN_MAX - len(run.records)
         correlation_ids, records, codecs, stop = kernels.match_requests(
-            view, template.tail, last, position, end, connection.frame_bytes_max, template.head_size,
-            template.is_compact, template.forbidden_attributes, room,
+            view, template.tail, position - len(frame), position, end, connection.frame_bytes_max, template.head_size,
+            template.is_compact, template.forbidden_attributes, count_max,
         )  # fmt: skip
         count = len(records)
         if count:
@@ -198,7 +202,7 @@ class ProduceRuns:
             metrics = run.metrics
             metrics.requests += count
             metrics.bytes_in += stop - position - count * LENGTH_SIZE
-            if count == room:
+            if count == count_max:
                 self.handle_open_run()
         return int(stop)
 

@@ -114,9 +114,9 @@ class Dispatch:
         except Exception:
             self._failed(request)
 
-    def extend_run(self, connection: Connection, view: memoryview, last: int, position: int, end: int) -> int:
+    def extend_run(self, connection: Connection, frame: memoryview, view: memoryview, position: int, end: int) -> int:
         """Add frames to the open run of Produce requests; see ``ProduceRuns.extend``."""
-        return position if self._runs is None else self._runs.extend(connection, view, last, position, end)
+        return position if self._runs is None else self._runs.extend(connection, frame, view, position, end)
 
     def replace_handlers(self, table: Mapping[int, HandlerEntry]) -> None:
         """Replace the handlers for later requests; the APIs and versions must stay the same.

@@ -201,15 +201,16 @@ class EpollTransport(AcceptedSocket):
             end = position + 4 + length
             if end > size:
                 break
-            connection.frame_received(connection, view[position + 4 : end])
+            frame = view[position + 4 : end]
+            connection.frame_received(connection, frame)
             now_s = seconds()
             if now_s >= until_s:
-                self._note_if_long(view[position + 4 : end], now_s - until_s)
+                self._note_if_long(frame, now_s - until_s)
                 if end < size and not connection.paused:
                     self._set_aside(view[end:size])
                     return
             if end < size:
-                end = extend_run(connection, view, position + 4, end, size)
+                end = extend_run(connection, frame, view, end, size)
             position = end
         if position < size and not connection.closed:
             self._keep(view[position:size])
