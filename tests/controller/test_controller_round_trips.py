@@ -109,6 +109,8 @@ def test_several_multis_are_sent_together() -> None:
     assert many.zookeeper_requests == few.zookeeper_requests + 2
     assert many.zookeeper_round_trips == few.zookeeper_round_trips
     assert commands_many == commands_few
+    split, _ = broker_dies(2500)
+    assert split.zookeeper_round_trips == few.zookeeper_round_trips + 1, "partitions without a leader come first"
 
 
 def commands(bytes_max: int) -> list[tuple[int, Command]]:
