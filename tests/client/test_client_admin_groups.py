@@ -27,21 +27,21 @@ def test_offsets(scene: AdminScene) -> None:
         assert error_codes(committed.failed) == {NOPE: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
         (await admin.alter_group_offsets("h", {READ: 3})).raise_first()
         assert await admin.group_offsets("g") == {READ: CommittedOffset(1), OTHER: CommittedOffset(0, 0, "why")}
-        by_group = await admin.list_group_offsets({"g": [OTHER], "h": None, "nobody": None}, require_stable=True)
+        by_group = await admin.list_group_offsets({"g": [OTHER], "h": None, "missing": None}, require_stable=True)
         assert {group: sorted(offsets) for group, offsets in by_group.raise_first().items()} == {
             "g": [OTHER],
             "h": [READ],
-            "nobody": [],
+            "missing": [],
         }
         lag = (await admin.group_lag("g")).raise_first()
         assert {partition: each.lag for partition, each in lag.items()} == {READ: 2, OTHER: 0}
 
         (await admin.delete_group_offsets("g", [OTHER])).raise_first()
         assert list(await admin.group_offsets("g")) == [READ]
-        unknown = await admin.delete_group_offsets("nobody", [READ, OTHER])
+        unknown = await admin.delete_group_offsets("missing", [READ, OTHER])
         assert error_codes(unknown.failed) == dict.fromkeys((READ, OTHER), ErrorCode.GROUP_ID_NOT_FOUND)
-        deleted = await admin.delete_groups(["g", "h", "nobody"])
-        assert error_codes(deleted.failed) == {"nobody": ErrorCode.GROUP_ID_NOT_FOUND}
+        deleted = await admin.delete_groups(["g", "h", "missing"])
+        assert error_codes(deleted.failed) == {"missing": ErrorCode.GROUP_ID_NOT_FOUND}
         assert await admin.list_groups() == []
 
     scene.run(scenario(), 60)
@@ -63,8 +63,8 @@ def test_groups_of_both_protocols(scene: AdminScene) -> None:
         assert [each.group_id for each in await admin.list_groups(states=[GroupState.EMPTY])] == ["empty"]
         assert [each.group_id for each in await admin.list_groups(types=[GroupType.CONSUMER])] == ["new"]
 
-        described = await admin.describe_groups(["old", "new", "empty", "nobody"])
-        assert error_codes(described.failed) == {"nobody": ErrorCode.GROUP_ID_NOT_FOUND}
+        described = await admin.describe_groups(["old", "new", "empty", "missing"])
+        assert error_codes(described.failed) == {"missing": ErrorCode.GROUP_ID_NOT_FOUND}
         assert described["empty"].members == ()
         allowed = (await admin.describe_groups(["old", "new"], operations=True)).raise_first()
         assert {each.operations for each in allowed.values()} == {GROUP_OPERATIONS}

@@ -228,7 +228,7 @@ def test_partitions_are_added_per_topic(tmp_path: Path) -> None:
             "e": (4, [[1]], 39),
             "f": (3, [[9]], 39),
             "g": (20_000, None, 37),
-            "nobody": (2, None, 3),
+            "missing": (2, None, 3),
         }
         body = {
             "topics": [
@@ -281,8 +281,8 @@ def test_invalid_deletions_are_refused(tmp_path: Path) -> None:
 
     async def scenario(scene: Scene) -> None:
         topic_id = (await scene.make_topic("t"))["topic_id"]
-        rows = [by_name("nobody"), by_id(UNKNOWN_ID), {"name": "t", "topic_id": topic_id}]
-        assert await delete(scene, *rows) == [("nobody", 3), (None, 100), ("t", 42)]
+        rows = [by_name("missing"), by_id(UNKNOWN_ID), {"name": "t", "topic_id": topic_id}]
+        assert await delete(scene, *rows) == [("missing", 3), (None, 100), ("t", 42)]
         assert await delete(scene, by_name("t"), by_name("t")) == [("t", 42), ("t", 42)]
         assert "t" in await scene.metadata()
 
@@ -323,7 +323,7 @@ def test_metadata_lists_all_none_or_some_topics(tmp_path: Path) -> None:
         assert await ask([by_name("u"), by_name("t"), by_name("u")], 12) == [("u", 0), ("t", 0)]
         assert await ask([by_id(topic_id), by_id(UNKNOWN_ID)], 12) == [(None, 100), ("t", 0)]
         assert await ask([{"name": None, "topic_id": topic_id}], 10) == [("", 42)], "ids came with version 12"
-        assert await ask([by_name("a b"), by_name("nobody")], 12) == [("a b", 17), ("nobody", 3)]
+        assert await ask([by_name("a b"), by_name("missing")], 12) == [("a b", 17), ("missing", 3)]
 
     on_broker(tmp_path, scenario)
 
