@@ -2,5 +2,6 @@
 
 * ``explanation`` the structure of an explanation and its schema
 * ``partition_facts`` facts of a partition; ``partitions``, ``groups``, ``plans``, ``brokers`` the explanations
+* ``access`` whether a user may perform an operation
 * ``decisions`` the decisions that brokers have in memory
 """

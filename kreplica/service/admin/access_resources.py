@@ -13,6 +13,7 @@ from kreplica.admin.resources.session import SessionResource
 from kreplica.admin.resources.tokens import Tokens
 from kreplica.admin.resources.users import Users
 from kreplica.admin.security.guard import Guard
+from kreplica.admin.why.access import AccessExplanations
 from kreplica.membership.host_addresses import HostAddresses
 from kreplica.membership.scram_writer import ScramWriter
 from kreplica.membership.settings.dynamic_settings import DynamicSettings
@@ -59,7 +60,8 @@ def access_resources(broker: AccessDependencies, guard: Guard, others: OtherBrok
     return (
         SessionResource(guard),
         Users(settings, ScramWriter(settings, broker.client), broker.runtime.offload),
-        Acls(broker.watches.acls, plugins.acl_authorizer, plugins.permissions),
+        Acls(broker.watches.acls),
+        AccessExplanations(plugins.acl_authorizer, plugins.permissions),
         Tokens(broker.watches.tokens),
         quota_resource(broker, others),
     )
