@@ -16,7 +16,7 @@ from operator import attrgetter
 from pathlib import Path
 
 from kreplica.controller import event_types
-from kreplica.controller.decisions import elections
+from kreplica.controller.decisions import leader_election
 from kreplica.controller.state import states
 from kreplica.groups.classic.states import PREVIOUS as CLASSIC_PREVIOUS
 from kreplica.groups.classic.states import State as ClassicState
@@ -93,7 +93,7 @@ def controller_events() -> str:
 
 
 def leader_selectors() -> str:
-    found = [f for name, f in inspect.getmembers(elections, inspect.isfunction) if name.startswith("elect_")]
+    found = [f for name, f in inspect.getmembers(leader_election, inspect.isfunction) if name.startswith("elect_")]
     rows = ((f"`{f.__name__}`", first_sentence(f)) for f in sorted(found, key=line_of))
     return table(("function", "leader and ISR"), rows)
 
@@ -127,37 +127,37 @@ RULES: Mapping[str, tuple[str, str, str]] = {
     ),
     "union": (
         "While an ISR write is pending, the replicas of the old and of the new ISR are counted (KIP-497)",
-        "kreplica.replication.leader.in_sync:union",
+        "kreplica.replication.leader.isr_membership:union",
         "tests/replication/test_replication_strong_isr.py::test_every_rule_is_needed",
     ),
     "joining: this epoch": (
         "A follower joins the ISR only after a fetch in the current leader epoch, which proves that its log matches",
-        "kreplica.replication.leader.in_sync:has_fetched_in_this_epoch",
-        "tests/replication/test_replication_in_sync.py::test_follower_without_a_fetch_in_this_epoch_does_not_join",
+        "kreplica.replication.leader.isr_membership:has_fetched_in_this_epoch",
+        "tests/replication/test_replication_isr_membership.py::test_follower_without_a_fetch_in_this_epoch_does_not_join",
     ),
     "joining: committed": (
         "A follower joins the ISR only when it has every record below the high watermark",
-        "kreplica.replication.leader.in_sync:has_reached_high_watermark",
+        "kreplica.replication.leader.isr_membership:has_reached_high_watermark",
         "tests/replication/test_replication_strong_isr.py::test_every_rule_is_needed",
     ),
     "joining: epoch start": (
         "A follower joins the ISR only when it has every record that the leader had at the start of its epoch",
-        "kreplica.replication.leader.in_sync:has_reached_epoch_start",
+        "kreplica.replication.leader.isr_membership:has_reached_epoch_start",
         "tests/replication/test_replication_strong_isr.py::test_every_rule_is_needed",
     ),
     "joining: incarnation": (
         "A follower joins the ISR only if its broker is registered with the broker epoch of its fetches (KIP-903)",
-        "kreplica.replication.leader.in_sync:is_current_incarnation",
+        "kreplica.replication.leader.isr_membership:is_current_incarnation",
         "tests/replication/test_replication_isr_writes.py::test_stale_incarnation_joins_without_the_check",
     ),
     "leaving": (
         "A follower leaves the ISR if it has been behind the leader's log end for `replica.lag.time.max.ms`",
-        "kreplica.replication.leader.in_sync:is_lagging",
-        "tests/replication/test_replication_in_sync.py::test_slow_follower_lags_although_it_fetches",
+        "kreplica.replication.leader.isr_membership:is_lagging",
+        "tests/replication/test_replication_isr_membership.py::test_slow_follower_lags_although_it_fetches",
     ),
     "conditional writes": (
         "A leader writes the ISR only if the state znode still has the version that the leader knows",
-        "kreplica.replication.leader.in_sync:expected_version",
+        "kreplica.replication.leader.isr_membership:expected_version",
         "tests/replication/test_replication_isr_writes.py::test_new_leader_would_be_overwritten_without_the_condition",
     ),
     "follower state per epoch": (
@@ -167,13 +167,13 @@ RULES: Mapping[str, tuple[str, str, str]] = {
     ),
     "roles": (
         "A command restarts fetchers and resets follower state only if it starts a new leader epoch",
-        "kreplica.replication.fencing:is_new_epoch",
+        "kreplica.replication.controller_fence:is_new_epoch",
         "tests/replication/test_replication_roles.py::test_follower_restarts_its_fetcher_in_each_epoch_only",
     ),
     "stale commands": (
         "A broker rejects a command for an earlier registration of this broker",
-        "kreplica.replication.fencing:is_stale_broker_epoch",
-        "tests/replication/test_replication_fencing.py::test_command_to_another_incarnation_is_refused",
+        "kreplica.replication.controller_fence:is_stale_broker_epoch",
+        "tests/replication/test_replication_controller_fence.py::test_command_to_another_incarnation_is_refused",
     ),
     "lease": (
         "A leader with followers commits and acknowledges records only while its ZooKeeper session cannot have expired",
@@ -192,17 +192,17 @@ RULES: Mapping[str, tuple[str, str, str]] = {
     ),
     "controller epoch": (
         "A broker rejects commands of a controller that was replaced",
-        "kreplica.replication.fencing:is_stale_controller_epoch",
-        "tests/replication/test_replication_fencing.py::test_replaced_controller_is_refused",
+        "kreplica.replication.controller_fence:is_stale_controller_epoch",
+        "tests/replication/test_replication_controller_fence.py::test_replaced_controller_is_refused",
     ),
     "order of commands": (
         "A broker rejects a command that arrives after a later command of the same controller",
-        "kreplica.replication.fencing:is_overtaken",
-        "tests/replication/test_replication_fencing.py::test_superseded_command_is_refused",
+        "kreplica.replication.controller_fence:is_overtaken",
+        "tests/replication/test_replication_controller_fence.py::test_superseded_command_is_refused",
     ),
     "leader epoch of requests": (
         "A replica rejects requests with a leader epoch other than its own (KIP-320)",
-        "kreplica.replication.fencing:is_of_leader_epoch",
+        "kreplica.replication.controller_fence:is_of_leader_epoch",
         "tests/server/test_server_apis_fetch.py::test_leader_epochs_are_fenced",
     ),
     "lost logs": (

@@ -1,7 +1,8 @@
 """Election of the controller: the broker whose session owns the ephemeral znode ``/controller``.
 
 The multi that creates ``/controller`` also increases ``/controller_epoch``.  Every later write of the controller checks
-the version of ``/controller_epoch``, so a controller that was replaced cannot change the cluster.
+the version of ``/controller_epoch`` (``effects.state_writes``), so a controller that was replaced cannot change the
+cluster.  Brokers reject its commands (``replication.controller_fence``).
 """
 
 from __future__ import annotations

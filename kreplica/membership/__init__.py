@@ -7,7 +7,7 @@
 * ``settings/``: dynamic configurations of topics and brokers, and client metrics subscriptions
 * ``acl_store``, ``quota_store``, ``scram_credentials``, ``scram_writer``: ACLs, client quotas and SCRAM credentials
 * ``znode_watch``: re-reads a znode after changes; used by ``cordoned_brokers`` and ``plan_throttle``
-* ``elected_controller``: reads the current controller; ``follower_incarnations``: verifies fetching followers
+* ``controller_lookup``: reads the current controller; ``follower_incarnations``: verifies fetching followers
 * ``controlled_shutdown``: hands leadership over before shutdown; ``log_dir_events``: reports failed log directories
 * ``producer_ids``: blocks of producer ids
 * ``znode_protection/``: ACLs of znodes

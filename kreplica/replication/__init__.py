@@ -8,7 +8,7 @@ The controller assigns the leader; this package applies its commands.
 * ``purgatory``: delayed operations
 """
 
-from kreplica.replication.fencing import ControlFence
+from kreplica.replication.controller_fence import ControlFence
 from kreplica.replication.leadership import Leadership
 from kreplica.replication.partition import READ_COMMITTED, READ_UNCOMMITTED, Partition
 from kreplica.replication.partition_dependencies import PartitionSettings

@@ -7,7 +7,7 @@ relies on them. The last copy stays in use.
 from __future__ import annotations
 
 from kreplica.model import NO_LEADER
-from kreplica.replication import fencing
+from kreplica.replication import controller_fence
 from kreplica.replication.leadership import Leadership
 
 
@@ -26,7 +26,9 @@ def may_discard_damaged_replica(leadership: Leadership, broker_id: int, known_ep
 
     :param known_epoch: the last leader epoch in which this replica may have fetched.
     """
-    if leadership.leader in (NO_LEADER, broker_id) or not fencing.is_new_epoch(leadership.leader_epoch, known_epoch):
+    if leadership.leader in (NO_LEADER, broker_id):
+        return False
+    if not controller_fence.is_new_epoch(leadership.leader_epoch, known_epoch):
         return False
     return broker_id not in leadership.isr and broker_id not in leadership.eligible
 

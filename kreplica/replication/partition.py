@@ -10,7 +10,7 @@ from twisted.logger import Logger
 from kreplica.cluster import eligible_leaders
 from kreplica.errors import ErrorCode, KafkaError, StorageError
 from kreplica.model import NO_EPOCH, LeaderAndIsr, TopicPartition
-from kreplica.replication import fencing
+from kreplica.replication import controller_fence
 from kreplica.replication.leader.isr_proposal import Proposal
 from kreplica.replication.leader.leader_state import LeaderContext, LeaderState
 from kreplica.replication.leadership import NO_LEADERSHIP, Leadership
@@ -195,7 +195,7 @@ class Partition:
 
     def _check_epoch(self, requested: int) -> None:
         own = self.leadership.leader_epoch
-        if not fencing.is_of_leader_epoch(requested, own):
+        if not controller_fence.is_of_leader_epoch(requested, own):
             raise KafkaError(ErrorCode.FENCED_LEADER_EPOCH if requested < own else ErrorCode.UNKNOWN_LEADER_EPOCH)
 
     # --- reading -----------------------------------------------------------------------------------------------------

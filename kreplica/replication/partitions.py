@@ -9,7 +9,7 @@ from twisted.logger import Logger
 
 from kreplica.errors import ErrorCode, KafkaError, StorageError
 from kreplica.model import NO_EPOCH, TopicPartition
-from kreplica.replication import damaged_replicas, fencing
+from kreplica.replication import controller_fence, damaged_replicas
 from kreplica.replication.leader.leader_state import LeaderContext, LeaderState
 from kreplica.replication.leader.lease import Lease
 from kreplica.replication.leadership import Leadership
@@ -191,7 +191,7 @@ class Partitions:
             if leadership is None or self._broker_id not in leadership.replicas:
                 continue
             known_epoch = self._known_epoch(key, leadership)
-            if not fencing.is_current_epoch(leadership.leader_epoch, known_epoch):
+            if not controller_fence.is_current_epoch(leadership.leader_epoch, known_epoch):
                 continue
             is_restored = False
             if damaged_replicas.may_discard_damaged_replica(leadership, self._broker_id, known_epoch):
@@ -295,9 +295,9 @@ class Partitions:
         if leadership.topic_id != partition.topic_id:
             check_topic_id(partition, leadership.topic_id)
         known_epoch = partition.leadership.leader_epoch
-        if not fencing.is_current_epoch(leadership.leader_epoch, known_epoch):
+        if not controller_fence.is_current_epoch(leadership.leader_epoch, known_epoch):
             raise KafkaError(ErrorCode.STALE_CONTROLLER_EPOCH, f"{key} is already in epoch {known_epoch}")
-        if partition.role.is_active and not fencing.is_new_epoch(leadership.leader_epoch, known_epoch):
+        if partition.role.is_active and not controller_fence.is_new_epoch(leadership.leader_epoch, known_epoch):
             partition.update_within_epoch(leadership)
             return
         self._fetching.stop(partition)

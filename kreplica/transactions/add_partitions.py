@@ -7,7 +7,7 @@ from collections.abc import Collection
 from kreplica.errors import ErrorCode
 from kreplica.model import TopicPartition
 from kreplica.transactions import fencing
-from kreplica.transactions.decisions import Decision, rejected
+from kreplica.transactions.decision_result import Decision, rejected
 from kreplica.transactions.states import DECIDED, NO_IDENTITY, Identity, Transaction, TransactionState
 
 

@@ -15,10 +15,10 @@ from kreplica.runtime import Runtime
 from kreplica.transactions import fencing
 from kreplica.transactions.add_partitions import add, verify
 from kreplica.transactions.config import TransactionsConfig
-from kreplica.transactions.decisions import Decision, ProducerResponse, rejected
+from kreplica.transactions.decision_result import Decision, ProducerResponse, rejected
 from kreplica.transactions.end_transaction import EndRequest, end
 from kreplica.transactions.init_producer_id import InitRequest, begin
-from kreplica.transactions.markers import Markers
+from kreplica.transactions.marker_sender import Markers
 from kreplica.transactions.memory_limits import TransactionMemory
 from kreplica.transactions.rejected_end_log import RejectedEndLog
 from kreplica.transactions.shard import Entry, TransactionShard

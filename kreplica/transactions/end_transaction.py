@@ -1,4 +1,7 @@
-"""Decides the end of a transaction: by EndTxn, by timeout, or by a new incarnation of the producer. Pure functions."""
+"""Decides the end of a transaction: by EndTxn, by timeout, or by a new incarnation of the producer. Pure functions.
+
+``shard`` commits the decision to the log, and then ``marker_sender`` sends the transaction markers.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,13 @@ from dataclasses import dataclass, replace
 
 from kreplica.errors import ErrorCode
 from kreplica.transactions import fencing
-from kreplica.transactions.decisions import NEEDS_PRODUCER_ID, Decision, ProducerResponse, identity_after, rejected
+from kreplica.transactions.decision_result import (
+    NEEDS_PRODUCER_ID,
+    Decision,
+    ProducerResponse,
+    identity_after,
+    rejected,
+)
 from kreplica.transactions.states import (
     BUMPS_EPOCH_VERSION_MIN,
     NO_IDENTITY,

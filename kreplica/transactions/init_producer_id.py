@@ -10,7 +10,13 @@ from typing import NamedTuple
 
 from kreplica.errors import ErrorCode
 from kreplica.transactions import fencing
-from kreplica.transactions.decisions import NEEDS_PRODUCER_ID, Decision, ProducerResponse, identity_after, rejected
+from kreplica.transactions.decision_result import (
+    NEEDS_PRODUCER_ID,
+    Decision,
+    ProducerResponse,
+    identity_after,
+    rejected,
+)
 from kreplica.transactions.end_transaction import aborted_by_fence
 from kreplica.transactions.fencing import Claim
 from kreplica.transactions.states import (

@@ -14,7 +14,7 @@ from kreplica.cluster import documents, znodes
 from kreplica.membership.registration import create_persistent_paths
 from kreplica.model import BrokerRegistration, LeaderAndIsr, TopicPartition
 from kreplica.replication import Partition
-from kreplica.replication.leader import in_sync
+from kreplica.replication.leader import isr_membership
 from kreplica.replication.leader.isr_notifications import INTERVAL_SECONDS, IsrNotifications
 from kreplica.replication.leader.isr_writes import RETRY_SECONDS, IsrWrites
 from kreplica.replication.leadership import Leadership
@@ -224,7 +224,7 @@ def test_stale_incarnation_does_not_join(world: World, *, again: bool) -> None:
 
 def test_stale_incarnation_joins_without_the_check(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """Proves that the previous test fails without the check of the registration."""
-    monkeypatch.setattr(in_sync, "is_current_incarnation", lambda *_: True)
+    monkeypatch.setattr(isr_membership, "is_current_incarnation", lambda *_: True)
     partition = world.lead()
     world.run(world.onlooker.delete(znodes.broker_path(SECOND)))
     world.fetch(partition, SECOND, 0)
@@ -258,7 +258,7 @@ def test_new_leader_would_be_overwritten_without_the_condition(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Proves that the previous test fails without the condition."""
-    monkeypatch.setattr(in_sync, "expected_version", lambda _: -1)
+    monkeypatch.setattr(isr_membership, "expected_version", lambda _: -1)
     partition = world.lead(isr=(LEADER, THIRD))
     world.overwrite(leader=THIRD, leader_epoch=6)
     world.fetch(partition, SECOND, 0)

@@ -17,7 +17,7 @@ from leading_scene import ALL_REPLICAS, LAG_S, LEADER, SECOND, THIRD, Leading, b
 from kreplica.cluster.eligible_leaders import eligible_after
 from kreplica.errors import KafkaError
 from kreplica.model import LeaderAndIsr
-from kreplica.replication.leader import high_watermark, in_sync
+from kreplica.replication.leader import high_watermark, isr_membership
 from kreplica.replication.leader.isr_proposal import Proposal
 from kreplica.wire.batches import stamp
 
@@ -102,7 +102,7 @@ class Run:
         proposal = self.under_way
         if proposal is None or self.version_written is not None:
             return
-        if in_sync.expected_version(proposal.base.partition_epoch) in (self.true.partition_epoch, -1):
+        if isr_membership.expected_version(proposal.base.partition_epoch) in (self.true.partition_epoch, -1):
             self.write_state(replace(proposal.state))
             self.version_written = self.true.partition_epoch
         else:
@@ -198,10 +198,10 @@ def test_electable_replicas_have_all_committed_records() -> None:
 
 
 GUARDS: dict[str, tuple[Any, str, Callable[..., Any]]] = {
-    "the union counts": (in_sync, "union", lambda isr, proposed: tuple(isr)),
-    "a joining replica has reached the high watermark": (in_sync, "has_reached_high_watermark", lambda *_: True),
-    "a joining replica has reached the start of the epoch": (in_sync, "has_reached_epoch_start", lambda *_: True),
-    "writes are conditional": (in_sync, "expected_version", lambda _: -1),
+    "the union counts": (isr_membership, "union", lambda isr, proposed: tuple(isr)),
+    "a joining replica has reached the high watermark": (isr_membership, "has_reached_high_watermark", lambda *_: True),
+    "a joining replica has reached the epoch start": (isr_membership, "has_reached_epoch_start", lambda *_: True),
+    "writes are conditional": (isr_membership, "expected_version", lambda _: -1),
     "nothing is committed while others may lead": (high_watermark, "may_advance", lambda n, required, _: n >= required),
 }
 

@@ -10,7 +10,7 @@ from twisted.internet.defer import Deferred, succeed
 
 from kreplica.model import TopicPartition
 from kreplica.storage.directories.checkpoints import Checkpoints
-from kreplica.storage.directories.cleaner import Cleaner
+from kreplica.storage.directories.log_cleaner import Cleaner
 from kreplica.storage.log_config import LogConfig
 from tests.support.iterated_clock import IteratedClock
 

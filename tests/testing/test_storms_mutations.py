@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 from rich.console import Console
 
-from kreplica.replication.leader import in_sync
+from kreplica.replication.leader import isr_membership
 from kreplica.testing.cluster.invariants import InvariantViolation
 from kreplica.testing.storms.cleanup import deferred_collection
 from kreplica.testing.storms.cluster_run import ProgramFailed
@@ -35,15 +35,15 @@ def _deferred_collection() -> Iterator[None]:
 
 def test_a_guard_is_restored_afterwards() -> None:
     """A guard is restored even if its scenario failed while it was disabled."""
-    before = in_sync.expected_version
+    before = isr_membership.expected_version
 
     def fail() -> None:
         with without(GUARDS[CONDITIONAL]):
-            raise ValueError(in_sync.expected_version(7))
+            raise ValueError(isr_membership.expected_version(7))
 
     with pytest.raises(ValueError, match="-1"):
         fail()
-    assert in_sync.expected_version is before
+    assert isr_membership.expected_version is before
 
 
 def test_a_caught_mutant() -> None:
@@ -57,7 +57,7 @@ def test_a_caught_mutant() -> None:
 def test_a_mutant_that_is_not_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """A mutant that changes nothing is caught neither by its scenario nor by a storm."""
     same = GUARDS[CONDITIONAL]._replace(
-        places=(Place("kreplica.replication.leader.in_sync:expected_version", lambda epoch: epoch),)
+        places=(Place("kreplica.replication.leader.isr_membership:expected_version", lambda epoch: epoch),)
     )
     monkeypatch.setattr(scoring, "GUARDS", (same,))
     found = score_guard(0, [1], 1, {"seconds": "2"})

@@ -15,8 +15,8 @@ from click.testing import CliRunner
 
 from kreplica.cli.diagnostics.replay import command
 from kreplica.cluster import documents, znodes
-from kreplica.controller.decisions import elections, state_changes
-from kreplica.controller.decisions.elections import Election
+from kreplica.controller.decisions import leader_election, state_changes
+from kreplica.controller.decisions.leader_election import Election
 from kreplica.controller.event_types import (
     AlterReassignmentsRequested,
     ElectionRequested,
@@ -207,7 +207,7 @@ def test_a_different_first_leader_is_shown(monkeypatch):
     monkeypatch.setattr(state_changes, "elect_new", lambda replicas, live: Election(live[-1], tuple(live)))
     (outcome,) = replay_journals(disk)
     assert outcome.difference.event == 3
-    assert elections.elect_new is not state_changes.elect_new
+    assert leader_election.elect_new is not state_changes.elect_new
 
 
 def test_commands_are_compared_too(monkeypatch):

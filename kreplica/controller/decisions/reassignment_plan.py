@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from kreplica.controller.decisions.elections import Election, elect_reassigned
+from kreplica.controller.decisions.leader_election import Election, elect_reassigned
 from kreplica.model import LeaderAndIsr, TopicAssignment
 
 

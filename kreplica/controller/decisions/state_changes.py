@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from kreplica.cluster import eligible_leaders
-from kreplica.controller.decisions.elections import (
+from kreplica.controller.decisions.leader_election import (
     Election,
     elect_for_shutdown,
     elect_new,

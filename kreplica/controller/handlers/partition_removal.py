@@ -18,7 +18,7 @@ from dataclasses import replace
 from kreplica.cluster import znodes
 from kreplica.cluster.partition_requests import decode_removal
 from kreplica.controller.decisions import state_changes
-from kreplica.controller.decisions.elections import Election
+from kreplica.controller.decisions.leader_election import Election
 from kreplica.controller.decisions.reassignment_plan import placement_of
 from kreplica.controller.decisions.state_changes import RulesOf
 from kreplica.controller.effects.state_writes import TopicChange

@@ -14,7 +14,7 @@ from twisted.logger import Logger
 
 from kreplica.controller.decisions import reassignment_plan as plan
 from kreplica.controller.decisions import state_changes
-from kreplica.controller.decisions.elections import Election
+from kreplica.controller.decisions.leader_election import Election
 from kreplica.controller.decisions.reassignment_plan import Placement
 from kreplica.controller.decisions.state_changes import RulesOf, StateChange
 from kreplica.controller.effects.state_writes import TopicChange

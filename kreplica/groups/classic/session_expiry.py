@@ -1,4 +1,7 @@
-"""Removes members that sent no heartbeat within the session timeout, which ``session_timer`` measures."""
+"""Removes members that sent no heartbeat within the session timeout, which ``session_timer`` measures.
+
+Members of KIP-848 groups are removed by ``consumer/group.py``.
+"""
 
 from __future__ import annotations
 

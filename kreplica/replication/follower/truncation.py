@@ -4,7 +4,8 @@ Offset and leader epoch identify a record: an epoch has one leader, so logs that
 all earlier records. Each fetch contains the epoch of the follower's last record. If the leader's history differs, the
 leader returns its largest epoch up to the follower's epoch, and the end of that epoch (KIP-101, KIP-595). Records after
 that end are certainly not in the leader's log; the next fetch checks the earlier ones (KIP-279). Truncation therefore
-ends at the longest common prefix and never removes a record that both logs have.
+ends at the longest common prefix and never removes a record that both logs have. ``follower_state``
+applies these rules.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
 """Rule for the high watermark, below which all records are committed and visible to consumers.
 
-It is the smallest log end offset among the counted replicas (``in_sync.union``) and never decreases under one leader.
-It does not advance while the ISR is smaller than the topic requires, or while replicas outside the ISR are eligible to
-lead (KIP-966): an ISR that shrank to one must not commit records that would be lost with it, and an eligible replica
-must not miss committed records. ``LeaderState.advance`` applies these rules, and also requires a valid lease.
+It is the smallest log end offset among the counted replicas (``isr_membership.union``) and never decreases under one
+leader. It does not advance while the ISR is smaller than the topic requires, or while replicas outside the ISR are
+eligible to lead (KIP-966): an ISR that shrank to one must not commit records that would be lost with it, and an
+eligible replica must not miss committed records. ``LeaderState.advance`` applies these rules, and
+also requires a valid lease.
 """
 
 from __future__ import annotations

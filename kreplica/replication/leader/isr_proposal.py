@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from kreplica.cluster import eligible_leaders
 from kreplica.model import NO_BROKER_EPOCH, LeaderAndIsr
-from kreplica.replication.leader import in_sync
+from kreplica.replication.leader import isr_membership
 from kreplica.replication.leader.followers import Progress
 from kreplica.replication.leadership import Leadership
 
@@ -57,7 +57,7 @@ def propose(
         if replica not in base.isr
         and replica not in lagging
         and progress.broker_epoch > unregistered_epochs.get(replica, NO_BROKER_EPOCH)
-        and in_sync.may_join(progress, high_watermark=high_watermark, epoch_start_offset=epoch_start_offset)
+        and isr_membership.may_join(progress, high_watermark=high_watermark, epoch_start_offset=epoch_start_offset)
     )
     isr = (*remaining, *(replica for replica, _ in joining))
     eligible = eligible_leaders.eligible_after(

@@ -17,7 +17,7 @@ from twisted.logger import Logger
 
 from kreplica.cluster import documents, znodes
 from kreplica.model import NO_BROKER_EPOCH
-from kreplica.replication.leader import in_sync
+from kreplica.replication.leader import isr_membership
 from kreplica.replication.leader.isr_notifications import IsrNotifications
 from kreplica.replication.leader.isr_proposal import Proposal
 from kreplica.replication.leader.leader_state import LeaderState
@@ -180,7 +180,7 @@ class IsrWrites:
         rejected: Batch = {}
         for leader, proposal in batch.items():
             for replica, broker_epoch in proposal.joining:
-                if not in_sync.is_current_incarnation(broker_epoch, registered[replica]):
+                if not isr_membership.is_current_incarnation(broker_epoch, registered[replica]):
                     self.rejected_joins += 1
                     known_epoch = self._unregistered_epochs.get(replica, NO_BROKER_EPOCH)
                     self._unregistered_epochs[replica] = max(broker_epoch, known_epoch)
@@ -219,7 +219,7 @@ class IsrWrites:
                 SetData(
                     _path(leader),
                     documents.encode_partition_state(proposal.state),
-                    in_sync.expected_version(proposal.base.partition_epoch),
+                    isr_membership.expected_version(proposal.base.partition_epoch),
                 )
             ]
             for leader, proposal in batch.items()

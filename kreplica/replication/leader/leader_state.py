@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from kreplica.errors import ErrorCode, KafkaError
 from kreplica.model import LeaderAndIsr
-from kreplica.replication.leader import high_watermark, in_sync, isr_proposal
+from kreplica.replication.leader import high_watermark, isr_membership, isr_proposal
 from kreplica.replication.leader.followers import Progress, followers_in_epoch
 from kreplica.replication.leader.isr_proposal import Proposal
 from kreplica.replication.leader.lease import Lease
@@ -97,7 +97,7 @@ class LeaderState(Role):
         followers = self.followers
         isr = self.partition.leadership.isr
         if self.proposed is not None:
-            isr = in_sync.union(isr, self.proposed.isr)
+            isr = isr_membership.union(isr, self.proposed.isr)
         self._counted = [followers[replica] for replica in isr if replica in followers]
 
     # --- appends -----------------------------------------------------------------------------------------------------
@@ -215,7 +215,7 @@ class LeaderState(Role):
                 ErrorCode.UNKNOWN_LEADER_EPOCH,
                 f"{replica_id} is not a replica of {partition.topic_partition}",
             )
-        if in_sync.is_of_earlier_incarnation(broker_epoch, progress.broker_epoch):
+        if isr_membership.is_of_earlier_incarnation(broker_epoch, progress.broker_epoch):
             text = f"a later registration of broker {replica_id} has already fetched"
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, text)
         progress.fetched(broker_epoch, fetch_offset, partition.log.log_end_offset, now_s)
@@ -228,7 +228,7 @@ class LeaderState(Role):
             self.advance()
 
     def _may_join(self, progress: Progress) -> bool:
-        return in_sync.may_join(
+        return isr_membership.may_join(
             progress, high_watermark=self.partition.high_watermark, epoch_start_offset=self._epoch_start_offset
         )
 
@@ -280,7 +280,7 @@ class LeaderState(Role):
         return isr_proposal.propose(
             partition.leadership,
             self.followers,
-            lagging=in_sync.find_lagging(
+            lagging=isr_membership.find_lagging(
                 partition.leadership.replicas,
                 self.followers,
                 leader_end_offset=partition.log.log_end_offset,

@@ -14,7 +14,7 @@ from kreplica.cluster.znodes import ZnodeError
 from kreplica.errors import ErrorCode
 from kreplica.model import ElectedController
 from kreplica.replication import ControlFence
-from kreplica.replication.fencing import UNNUMBERED
+from kreplica.replication.controller_fence import UNNUMBERED
 from kreplica.runtime import Reactor
 from kreplica.runtime.pause import pause
 from kreplica.server.protocol.request import Request

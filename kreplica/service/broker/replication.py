@@ -13,7 +13,7 @@ from kreplica.replication import ControlFence, Partitions, Purgatory
 from kreplica.replication.follower.fetchers import Fetchers
 from kreplica.replication.leader.isr_notifications import IsrNotifications
 from kreplica.replication.leader.isr_writes import IsrWrites
-from kreplica.replication.leader.lag_watch import LagWatch
+from kreplica.replication.leader.lag_check_timer import LagCheckTimer
 from kreplica.runtime import Runtime
 from kreplica.server.metadata.metadata_cache import MetadataCache
 from kreplica.service.broker.peers import Peers
@@ -98,11 +98,11 @@ class Replication:
         self._client = client
         self._fence = broker.fence
         self._unsubscribe: Callable[[], None] = lambda: None
-        self.lag_watch = LagWatch(reactor, self.partitions, lag_s_max / 2)
+        self.lag_check_timer = LagCheckTimer(reactor, self.partitions, lag_s_max / 2)
 
     def start(self) -> None:
         """Start checking followers for lag and watching the ZooKeeper session."""
-        self.lag_watch.start()
+        self.lag_check_timer.start()
         self._unsubscribe = self._client.on_session_event(self._session_changed)
 
     def _session_changed(self, state: SessionState) -> None:
@@ -113,7 +113,7 @@ class Replication:
     async def stop(self) -> None:
         """Stop leading and following partitions; pending requests fail."""
         self._unsubscribe()
-        self.lag_watch.stop()
+        self.lag_check_timer.stop()
         self.partitions.stop()
         await self.fetchers.close()
         self.isr_writes.stop()

@@ -17,7 +17,7 @@ from kreplica.controller.dependencies import ControllerDependencies
 from kreplica.controller.journal.journaled_controller import journaled
 from kreplica.coordination import BrokerConnections
 from kreplica.membership.controlled_shutdown import ControlledShutdown
-from kreplica.membership.elected_controller import read_elected_controller
+from kreplica.membership.controller_lookup import read_elected_controller
 from kreplica.membership.incarnation import Incarnations
 from kreplica.membership.log_dir_events import LogDirEvents
 from kreplica.membership.producer_ids import ProducerIds

@@ -15,7 +15,7 @@ from kreplica.model import TopicPartition
 from kreplica.runtime import Runtime
 from kreplica.runtime.disk import is_temporary
 from kreplica.runtime.time_slice import TimeSlice
-from kreplica.storage.directories.cleaner import Cleaner
+from kreplica.storage.directories.log_cleaner import Cleaner
 from kreplica.storage.directories.log_directory import LogDirectory
 from kreplica.storage.directories.scrubbing import INTERVAL_SECONDS, Scrubber
 from kreplica.storage.log import retention

@@ -22,7 +22,7 @@ from kreplica.cluster import documents, znodes
 from kreplica.cluster.eligible_leaders import required_isr_size
 from kreplica.model import NO_LEADER, LeaderAndIsr, TopicPartition
 from kreplica.replication import Partition
-from kreplica.replication.fencing import ControlFence
+from kreplica.replication.controller_fence import ControlFence
 from kreplica.testing.cluster.committed_log import CommittedLog
 from kreplica.testing.cluster.state import active_replicas, replicas_of, state_of
 from kreplica.testing.histories.record_history import History

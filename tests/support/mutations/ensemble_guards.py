@@ -27,7 +27,7 @@ ENSEMBLE_GUARDS: tuple[Guard, ...] = (
     ),
     Guard(
         "sync before the controller is read",
-        (Place("kreplica.membership.elected_controller:_sync", _not_synced),),
+        (Place("kreplica.membership.controller_lookup:_sync", _not_synced),),
         ensemble.command_of_unknown_controller,
         "rejected",
     ),

@@ -58,39 +58,39 @@ GUARDS: tuple[Guard, ...] = (
     # --- commands ---
     Guard(
         "broker-epoch match",
-        (Place("kreplica.replication.fencing:is_stale_broker_epoch", never),),
+        (Place("kreplica.replication.controller_fence:is_stale_broker_epoch", never),),
         commands.command_reaches_restarted_broker,
         "leads in epoch .* without all commits",
     ),
     Guard(
         "broker-epoch match before registration",
-        (Place("kreplica.replication.fencing:ControlFence.reject_registrations_up_to", nothing),),
+        (Place("kreplica.replication.controller_fence:ControlFence.reject_registrations_up_to", nothing),),
         commands.command_before_registration,
         "leads in epoch .* without all commits",
     ),
     Guard(
         "commands end with the session",
-        (Place("kreplica.replication.fencing:ControlFence.session_ended", nothing),),
+        (Place("kreplica.replication.controller_fence:ControlFence.session_ended", nothing),),
         commands.command_after_session_expiry,
         "was acknowledged at",
     ),
     Guard(
         "controller epoch of a command",
-        (Place("kreplica.replication.fencing:is_stale_controller_epoch", never),),
+        (Place("kreplica.replication.controller_fence:is_stale_controller_epoch", never),),
         commands.command_of_previous_controller,
         "a broker accepts an older controller",
     ),
     Guard(
         "order of commands",
-        (Place("kreplica.replication.fencing:is_overtaken", never),),
+        (Place("kreplica.replication.controller_fence:is_overtaken", never),),
         commands.command_of_previous_connection,
         "has created a deleted replica again",
     ),
     Guard(
         "leader epoch of a command",
         (
-            Place("kreplica.replication.fencing:is_stale_controller_epoch", never),
-            Place("kreplica.replication.fencing:is_current_epoch", always),
+            Place("kreplica.replication.controller_fence:is_stale_controller_epoch", never),
+            Place("kreplica.replication.controller_fence:is_current_epoch", always),
         ),
         commands.command_of_previous_controller,
         "a broker accepts an older controller",
@@ -98,7 +98,7 @@ GUARDS: tuple[Guard, ...] = (
     ),
     Guard(
         "follower starts fetching only for a higher epoch",
-        (Place("kreplica.replication.fencing:is_new_epoch", always),),
+        (Place("kreplica.replication.controller_fence:is_new_epoch", always),),
         commands.outdated_isr_from_new_controller,
         "in sync without all committed records",
     ),
@@ -124,7 +124,7 @@ GUARDS: tuple[Guard, ...] = (
     Guard(
         "fetch epoch matches",
         (
-            Place("kreplica.replication.fencing:is_of_leader_epoch", always),
+            Place("kreplica.replication.controller_fence:is_of_leader_epoch", always),
             Place("kreplica.replication.follower.follower_state:matches_epoch", always),
             Place("kreplica.membership.follower_incarnations:FollowerIncarnations.confirm", _register_unconfirmed),
         ),
@@ -157,9 +157,9 @@ GUARDS: tuple[Guard, ...] = (
     Guard(
         "follower has fetched in this epoch",
         (
-            Place("kreplica.replication.leader.in_sync:has_fetched_in_this_epoch", always),
-            Place("kreplica.replication.leader.in_sync:has_reached_high_watermark", always),
-            Place("kreplica.replication.leader.in_sync:has_reached_epoch_start", always),
+            Place("kreplica.replication.leader.isr_membership:has_fetched_in_this_epoch", always),
+            Place("kreplica.replication.leader.isr_membership:has_reached_high_watermark", always),
+            Place("kreplica.replication.leader.isr_membership:has_reached_epoch_start", always),
         ),
         joining.slow_catch_up,
         "in sync without all committed records",
@@ -167,21 +167,21 @@ GUARDS: tuple[Guard, ...] = (
     ),
     Guard(
         "log end >= high watermark at ISR join",
-        (Place("kreplica.replication.leader.in_sync:has_reached_high_watermark", always),),
+        (Place("kreplica.replication.leader.isr_membership:has_reached_high_watermark", always),),
         joining.slow_catch_up,
         "in sync without all committed records",
     ),
     Guard(
         "log end >= epoch start at ISR join",
-        (Place("kreplica.replication.leader.in_sync:has_reached_epoch_start", always),),
+        (Place("kreplica.replication.leader.isr_membership:has_reached_epoch_start", always),),
         joining.fetch_from_leader_with_old_high_watermark,
         "in sync without all committed records",
     ),
     Guard(
         "follower's broker epoch is current",
         (
-            Place("kreplica.replication.leader.in_sync:is_current_incarnation", always),
-            Place("kreplica.replication.leader.in_sync:is_of_earlier_incarnation", never),
+            Place("kreplica.replication.leader.isr_membership:is_current_incarnation", always),
+            Place("kreplica.replication.leader.isr_membership:is_of_earlier_incarnation", never),
         ),
         joining.restart_during_isr_write,
         "in sync without all committed records",
@@ -189,20 +189,20 @@ GUARDS: tuple[Guard, ...] = (
     ),
     Guard(
         "lagging followers leave the ISR",
-        (Place("kreplica.replication.leader.in_sync:is_lagging", never),),
+        (Place("kreplica.replication.leader.isr_membership:is_lagging", never),),
         leading.silent_follower,
         "not reached within",
     ),
     Guard(
         "ISR write is conditional",
-        (Place("kreplica.replication.leader.in_sync:expected_version", lambda _: -1),),
+        (Place("kreplica.replication.leader.isr_membership:expected_version", lambda _: -1),),
         joining.deposed_leader_writes_isr,
         "the leader epoch decreased",
     ),
     # --- commits ---
     Guard(
         "high watermark uses the union ISR",
-        (Place("kreplica.replication.leader.in_sync:union", _new_set_alone),),
+        (Place("kreplica.replication.leader.isr_membership:union", _new_set_alone),),
         joining.isr_shrink_in_flight,
         "in sync without all committed records",
     ),

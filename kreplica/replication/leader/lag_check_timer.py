@@ -1,4 +1,7 @@
-"""Periodically checks the followers of all partitions that this broker leads for lag."""
+"""Periodically checks the followers of all partitions that this broker leads for lag.
+
+The rule is ``isr_membership.is_lagging``; ``isr_proposal`` removes a lagging follower from the ISR.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ from kreplica.runtime.time_slice import TimeSlice
 log = Logger()
 
 
-class LagWatch:
+class LagCheckTimer:
     """Periodic lag check; owned by the broker.
 
     :param interval_s: seconds between checks; half of ``replica.lag.time.max.ms``, so that a follower that is caught up

@@ -6,12 +6,12 @@ from typing import Any
 
 from leading_scene import LAG_S, SECOND, THIRD, Leading, append, fetch
 
-from kreplica.replication.leader.lag_watch import LagWatch
+from kreplica.replication.leader.lag_check_timer import LagCheckTimer
 
 
-def watch_of(leading: Leading, *partitions: Any) -> LagWatch:
+def watch_of(leading: Leading, *partitions: Any) -> LagCheckTimer:
     clock: Any = leading.clock
-    return LagWatch(clock, partitions, LAG_S / 2)
+    return LagCheckTimer(clock, partitions, LAG_S / 2)
 
 
 def pass_time(leading: Leading, seconds: float) -> None:

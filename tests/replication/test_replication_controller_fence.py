@@ -4,7 +4,7 @@ from twisted.internet.defer import CancelledError, Deferred
 
 from kreplica.errors import ErrorCode
 from kreplica.model import ElectedController
-from kreplica.replication.fencing import UNKNOWN_BROKER_EPOCH, ControlFence
+from kreplica.replication.controller_fence import UNKNOWN_BROKER_EPOCH, ControlFence
 
 
 def elected(controller_id: int = 1, epoch: int = 5, broker_epoch: int = 10) -> ControlFence:

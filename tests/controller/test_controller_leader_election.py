@@ -1,6 +1,6 @@
 """The leader selectors, case by case."""
 
-from kreplica.controller.decisions.elections import (
+from kreplica.controller.decisions.leader_election import (
     Election,
     elect_for_shutdown,
     elect_new,
