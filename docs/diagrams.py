@@ -161,7 +161,7 @@ RULES: Mapping[str, tuple[str, str, str]] = {
         "tests/replication/test_replication_isr_writes.py::test_new_leader_would_be_overwritten_without_the_condition",
     ),
     "follower state per epoch": (
-        "A leader discards its record of the followers' logs at the start of each leader epoch",
+        "A leader forgets how far its followers have fetched at the start of each leader epoch",
         "kreplica.replication.leader.followers:is_of_epoch",
         "tests/replication/test_replication_leader_state.py::test_new_epoch_discards_follower_progress",
     ),
@@ -171,9 +171,9 @@ RULES: Mapping[str, tuple[str, str, str]] = {
         "tests/replication/test_replication_roles.py::test_follower_restarts_its_fetcher_in_each_epoch_only",
     ),
     "stale commands": (
-        "A broker rejects a command for an earlier registration of this broker",
-        "kreplica.replication.controller_fence:is_stale_broker_epoch",
-        "tests/replication/test_replication_controller_fence.py::test_command_to_another_incarnation_is_refused",
+        "A broker rejects a command that was sent to an earlier registration of this broker",
+        "kreplica.replication.fencing:is_stale_broker_epoch",
+        "tests/replication/test_replication_fencing.py::test_command_to_another_incarnation_is_refused",
     ),
     "lease": (
         "A leader with followers commits and acknowledges records only while its ZooKeeper session cannot have expired",
@@ -206,12 +206,12 @@ RULES: Mapping[str, tuple[str, str, str]] = {
         "tests/server/test_server_apis_fetch.py::test_leader_epochs_are_fenced",
     ),
     "lost logs": (
-        "A restarted broker stays in ISRs only if its logs lost nothing since a controller last saw it (KIP-966)",
+        "A restarted broker stays in ISRs only if its logs have lost nothing since a controller last saw it (KIP-966)",
         "kreplica.controller.decisions.state_changes:has_intact_logs",
         "tests/controller/test_controller_decisions.py::test_a_chain_of_clean_restarts_loses_nothing",
     ),
     "damaged replicas": (
-        "A broker discards a damaged log only if another broker leads and this replica cannot be elected after it",
+        "A broker discards a damaged log only if another broker leads and this replica cannot be elected next",
         "kreplica.replication.damaged_replicas:may_discard_damaged_replica",
         "tests/replication/test_replication_damage.py::test_only_an_unneeded_replica_is_discarded",
     ),

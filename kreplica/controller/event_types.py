@@ -141,7 +141,7 @@ class RetryReplicas(Event):
 
 @dataclass(frozen=True, slots=True)
 class ReassignmentsRequested(Event):
-    """``/admin/reassign_partitions`` was written, or a reassignment that it requests ended."""
+    """``/admin/reassign_partitions`` was written, or a reassignment that it requested ended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,12 +191,12 @@ class PreferredElectionRequested(Event):
 
 @dataclass(frozen=True, slots=True)
 class BalanceLeaders(Event):
-    """The timer for the check of preferred leaders fired."""
+    """The timer for the preferred leader check fired."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ShutdownRequested(ControllerRequest):
-    """A broker requests a controlled shutdown.  Response: the list of partitions that it still leads.
+    """A broker requested a controlled shutdown.  Response: the list of partitions that it still leads.
 
     :param broker_epoch: -1 if the request does not contain it.
     """
@@ -215,7 +215,7 @@ class ElectionType(IntEnum):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ElectionRequested(ControllerRequest):
-    """A client requests leader elections (ElectLeaders).  Response: an ``ErrorCode`` by partition.
+    """A client requested leader elections (ElectLeaders).  Response: an ``ErrorCode`` by partition.
 
     :param partitions: None for all.
     """
@@ -226,7 +226,7 @@ class ElectionRequested(ControllerRequest):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AlterReassignmentsRequested(ControllerRequest):
-    """A client starts or cancels reassignments (AlterPartitionReassignments).
+    """A client requested to start or cancel reassignments (AlterPartitionReassignments).
 
     Response: a ``KafkaError`` or None by partition.
 
@@ -238,7 +238,9 @@ class AlterReassignmentsRequested(ControllerRequest):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ListReassignmentsRequested(ControllerRequest):
-    """A client lists ongoing reassignments (ListPartitionReassignments).  Response: a placement by partition.
+    """A client requested the list of ongoing reassignments (ListPartitionReassignments).
+
+    Response: a placement by partition.
 
     :param partitions: None for all.
     """

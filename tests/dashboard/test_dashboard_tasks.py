@@ -158,7 +158,7 @@ def test_tasks_with_topics(task, cluster):
         user.fill("New number of partitions", "8")
         user.confirm("Add partitions")
         wait_for_api(cluster, "/v1/topics/grown", lambda found: found["partitions"] == 8)
-    with task("Give a topic a third replica") as user:
+    with task("Raise the replication factor of a topic to 3") as user:
         user.press("Plans", "Create a plan")
         user.view.one("input[value=replication_factor]").click()
         user.clicks += 1
@@ -185,7 +185,7 @@ def test_tasks_with_groups(task, cluster):
         # The tab has the same name as an entry in the navigation above it.
         user.view.driver.execute_script("[...document.querySelectorAll('main nav a')].at(1).click()")
         user.view.until_text("kitchen")
-    with task("See since when a group falls behind") as user:
+    with task("See since when a group has been falling behind") as user:
         user.press("Groups", "kitchen", "6 hours")
         user.view.until_text("Lag", ".chart h3")
     with task("Reset a group to the beginning") as user:
@@ -214,7 +214,7 @@ def test_tasks_with_faults(task, cluster):
         user.view.until_text("User:alice may not Read topic 'orders'")
     call_api(cluster, "/v1/standalone/brokers/2/kill", "POST")
     wait_for_api(cluster, "/v1/health", lambda found: found["state"] == "bad")
-    with task("See why writes to a topic are refused (NOT_ENOUGH_REPLICAS)") as user:
+    with task("See why writes to a topic are rejected (NOT_ENOUGH_REPLICAS)") as user:
         user.view.until_text("refused")
         user.view.until(lambda: user.view.all(".health a, .faults a"))[0].click()
         user.clicks += 1
