@@ -15,7 +15,7 @@ from kreplica.client.admin import Admin, ConfigChange, ConfigResource, NewTopic
 from kreplica.client.errors import ClientError
 from kreplica.model import TopicPartition
 
-SUBJECT = "admin"
+SUBJECT = "admin: topics and settings"
 
 
 def only_error(failed: Mapping[Any, ClientError]) -> str:

@@ -12,7 +12,7 @@ from kreplica.client.admin import Admin, NewTopic
 from kreplica.client_core.offsets import MAX_TIMESTAMP
 from kreplica.model import TopicPartition
 
-SUBJECT = "cluster"
+SUBJECT = "admin: cluster"
 
 
 @scenario(SUBJECT, "describes the cluster", ([1, 2, 3], True, True))

@@ -11,7 +11,7 @@ from matrix_world import World, outcome_of
 from kreplica.client import Isolation, Producer, ProducerOptions
 from kreplica.client.admin import Admin, ConfigChange, ConfigResource
 
-SUBJECT = "groups and producers"
+SUBJECT = "admin: offsets and transactions"
 
 
 @scenario(

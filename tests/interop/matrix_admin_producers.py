@@ -20,7 +20,7 @@ from kreplica.client.admin import (
 )
 from kreplica.client_core.offsets import CommittedOffset
 
-SUBJECT = "administration"
+SUBJECT = "admin: producers and features"
 
 
 def failures(outcomes: object) -> dict[object, str]:

@@ -13,11 +13,12 @@ PAGE = Path(__file__).resolve().parents[2] / "docs" / "reference" / "client-matr
 PAGE_TEXT = """\
 # Client compatibility
 
-`kreplica.client` runs the same scenarios (`tests/interop/matrix_*.py`) on three brokers of kreplica and on three
-brokers of Apache Kafka {versions}. Each scenario has one expected result. `make test` runs them on kreplica, `make
-soak` on all three clusters, which needs Java and Maven. `python tests/interop/matrix_page.py` generates this page.
+Scenarios (`tests/interop/matrix_*.py`) run with the client library `kreplica.client` on three brokers of kreplica, and
+on three brokers each of Apache Kafka {versions}. Each scenario has one expected result; *yes* means that the
+cluster returned it. `make test` runs the scenarios on kreplica, `make soak` on all three clusters, which needs Java and
+Maven. `python tests/interop/matrix_page.py` generates this page.
 
-{count} scenarios; {same} have the expected result on every cluster.
+{same} of {count} scenarios have the expected result on every cluster.
 
 {subjects}
 ## Differences

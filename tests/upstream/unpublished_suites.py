@@ -35,7 +35,7 @@ UNPUBLISHED = {
         "`admin/`: SCRAM users, authorized operations, client quotas": (
             "no: these were not supported when the suite ran"
         ),
-        "`schema_registry/`, `serialization/`": "no: a broker has no schema registry",
+        "`schema_registry/`, `serialization/`": "no: kreplica has no schema registry",
         "`share_consumer*/`": "no: share groups are not supported",
     },
 }

@@ -31,7 +31,7 @@ The test suites of client libraries run against processes of kreplica (`tests/up
 ## Python suites
 
 These suites are part of the source distributions of Python clients. They are downloaded once to `build/upstream`,
-pinned by version and hash, and run unchanged. Tests that do not pass are listed by name. The run fails if any other
+pinned by version and hash, and run unchanged. The tables list the tests that do not pass. The run fails if any other
 test fails or is skipped, or if a listed test passes. `make test` runs the newest version of a suite, `make soak` the
 older one.
 
@@ -76,7 +76,7 @@ def suite(one: Suite) -> str:
     left = one.tests_count - one.passed_count
     counts = f"`{one.run}`: {one.passed_count} of {one.tests_count} tests pass. The other {left} tests:"
     rows = [f"| `{name.removeprefix(one.run).lstrip('/')}` | {reason} |" for name, reason in one.not_passed.items()]
-    table = ["| Tests, by the start of their names | Reason |", "|---|---|", *rows]
+    table = ["| Prefix of test names | Reason |", "|---|---|", *rows]
     return "\n".join([f"### {one.project} {one.version}", "", counts, "", *table, ""])
 
 
