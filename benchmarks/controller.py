@@ -1,8 +1,8 @@
 """Cost of cluster changes in the controller, from the notification to the last broker's response.
 
-ZooKeeper and the controller are real; the brokers are simulated and respond at once.  ``written`` is the time from the
-notification until all states are in ZooKeeper, and ``applied`` is the time until the last broker has responded.  CPU
-time is that of the controller's process.  Each round starts a new controller, and values are medians.
+ZooKeeper and the controller are real; the brokers are simulated and respond immediately.  ``written`` is the time from
+the notification until all states are in ZooKeeper, and ``applied`` is the time until the last broker has responded.
+CPU time is that of the controller's process.  Each round starts a new controller, and values are medians.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """Benefit of a second core: one broker, two brokers in one process, and two in separate processes.
 
 Two load generators write at the same time, each to its own partition; two brokers lead one partition each.  The three
-installations run at the same time and receive load in turn, so that slow minutes of the machine affect all of them.
+installations run at the same time and receive load in turn, so that slow periods of the machine affect all of them.
 The page cache is filled in advance (``driver.write_ahead``), and values are medians.  CPU time is the sum over all
-processes of an installation, including the embedded ZooKeeper server; ``cores`` is this time per second.  If a single
-broker uses much less than 1 core, other programs use the machine, and the ratios are not reliable.
+processes of an installation, including the embedded ZooKeeper server; ``cores`` is this time per second of elapsed
+time.  If a single broker uses much less than 1 core, other programs use the machine, and the ratios are not reliable.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """CPU time of a broker per produced megabyte, relative to a C program that makes the same system calls.
 
-``server.c`` only receives, frames, stamps and writes batches, and responds, so most of its CPU time is spent in the
-kernel and on checksums.  The broker's efficiency is the CPU time of ``server.c`` divided by the broker's.  Both receive
-the same load in turn, each with a log whose page cache was filled in advance, and values are medians.  Time in the
-kernel is counted in clock ticks and summed over all samples.  MB are 1e6 bytes of record values.
+``server.c`` only receives batches, checks them, assigns their offsets, writes them and responds, so most of its CPU
+time is spent in the kernel and on checksums.  The broker's efficiency is the CPU time of ``server.c`` divided by the
+broker's.  Both receive the same load in turn, each with a log whose page cache was filled in advance, and values are
+medians.  Time in the kernel is counted in clock ticks and summed over all samples.  MB are 1e6 bytes of record values.
 """
 
 from __future__ import annotations

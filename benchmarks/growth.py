@@ -1,12 +1,12 @@
 """CPU time per request and memory of a broker as the number of partitions, connections and groups grows.
 
 Brokers with few and with many partitions (or connections, or groups) run at the same time and receive load in turn.
-Values are medians; CPU time is the scheduler's count for all threads of a broker.  Requests write or read one record of
-1 KB, the cheapest case.  A client has 50 requests in flight.  In the table by connections, each connection has one
-request in flight, and ten connections are used at a time.  Concurrent commits cost less if there are few groups,
-because commits to the same partition of the offsets topic are written together.  The tables of start times compare
-brokers with few and many partitions, and with little and much data, which restart after a clean stop, or after a kill
-before any data was synced.
+Values are medians; CPU time comes from the operating system's scheduler and includes all threads of a broker.  Requests
+write or read one record of 1 KB, the cheapest case.  A client has 50 requests in flight.  In the table by connections,
+each connection has one request in flight, and ten connections are used at a time.  Concurrent commits cost less if
+there are few groups, because commits to the same partition of the offsets topic are written together.  The tables of
+start times compare brokers with few and many partitions, and with little and much data, which restart after a clean
+stop, or after a kill before any data was synced.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Hand-overs of one record on its way from a producer to a consumer, timed with the kernel's arrival time stamps.
 
 One client sends single records at a low rate, and another waits for them with a long-polling Fetch; both use plain
-sockets, so that no library thread adds to the time.  The brokers run in ``hand_over_stamps``.  A hand-over ends when
-the kernel or a process has done its part: ``kernel`` is the time from ``send`` to the arrival at the other socket, and
-``wake-up`` is the time until the other process has the data.
+sockets, so that no library thread adds to the time.  The module ``hand_over_stamps`` starts the brokers and records the
+times.  A hand-over ends when the kernel or a process has done its part: ``kernel`` is the time from ``send`` to the
+arrival at the other socket, and ``wake-up`` is the time until the other process has the data.
 """
 
 from __future__ import annotations

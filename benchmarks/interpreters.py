@@ -1,11 +1,12 @@
 """CPU time of requests with several Python interpreters, for a broker with clients and for a simulated broker.
 
-``BENCHMARK_INTERPRETERS`` lists the directories of their programs, separated by `;`, each optionally preceded by a
-command that starts them, for example ``.venv/bin;chroot /srv/trixie /kreplica/.venv/bin``.  By default, only the
-interpreter that runs the benchmark is measured.  All brokers run at the same time and receive the load in turn, in
-reverse order in every second round; their values are medians.  A simulated broker handles requests as in ``calls``,
-without sockets; its values are minima over many batches of requests, which other programs on the machine affect least.
-The last columns are the CPU time relative to the first interpreter.
+The environment variable ``BENCHMARK_INTERPRETERS`` lists the directories that contain the interpreters, separated by
+`;`, each optionally preceded by a command that starts them, for example ``.venv/bin;chroot /srv/trixie
+/kreplica/.venv/bin``.  By default, only the interpreter that runs the benchmark is measured.  All brokers run at the
+same time and receive the load in turn, in reverse order in every second round; their values are medians.  A simulated
+broker handles the requests of the benchmark ``calls``, without sockets; its values are minima over many batches of
+requests, because other programs on the machine affect minima least.  The last columns are the CPU time relative to the
+first interpreter.
 """
 
 from __future__ import annotations

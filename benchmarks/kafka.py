@@ -2,8 +2,8 @@
 
 The benchmark starts every process.  It needs Java and Maven, which downloads Kafka once.  Both systems run at the same
 time and receive the load in turn, in reverse order in every second round.  Before the first round, each scenario is
-repeated until its first value changes by less than 10 %, at most five times, because JVMs need to warm up.  Failovers
-run with one system at a time, because even thousands of idle partitions are a load.  The page cache of the logs is
+repeated, at most five times, until its first value changes by less than 10 %, because JVMs need to warm up.  Failovers
+run with one system at a time, because even thousands of idle partitions cause load.  The page cache of the logs is
 filled in advance.  Values are medians; ``ratio`` is kreplica's value divided by Kafka's.
 """
 

@@ -1,9 +1,9 @@
 """The comparison with Apache Kafka over TLS, and the rate of new connections with TLS and SASL.
 
 Both systems have the same certificates (P-256), librdkafka is the client, and brokers also connect to each other with
-TLS.  As in ``kafka``, both run at the same time and receive the load in turn.  Values are medians; ``ratio`` is
-kreplica's value divided by Kafka's.  New connections are opened by eight threads of one Python process, on the same two
-cores, and authenticate with SASL PLAIN.
+TLS.  Both run at the same time and receive the load in turn.  Values are medians; ``ratio`` is kreplica's value divided
+by Kafka's.  New connections are opened by eight threads of one Python process, on the same two cores, and authenticate
+with SASL PLAIN.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """CPU time in us with the kernels in C, and with the Python code that they replace (decision 79).
 
-In this process, both run in turn, and values are the lowest CPU time of all rounds, because other programs affect it
-least; nothing is written to the log's file.  Then two brokers, one of them with ``KREPLICA_KERNELS=no``, receive the
-same load in turn; their values are medians of the CPU time per request or per MB, including the operating system's.
+For the rows `in process`, both run in turn in the benchmark's process, without writing to the log's file; values are
+the lowest CPU time of all rounds, because other programs affect it least.  For the other rows, two brokers, one of them
+with ``KREPLICA_KERNELS=no``, receive the same load in turn; values are medians of the CPU time per request or per MB,
+including time in the operating system.
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
 Partition states are written to a real ZooKeeper through a proxy that adds a round trip time: one by one (each write
 waits for the previous response, as in the old controller), as pipelined single writes, with one write per multi (as
 Kafka does), and in kreplica's guarded batches.  Commands are sent to a simulated broker with one partition per request,
-or with all partitions in one request.  Events are those of kreplica's controller; `one by one` next to them is the
-event's number of znodes times the duration of one synchronous write.  Times that are marked `computed` were not
+or with all partitions in one request.  The second table shows events of kreplica's controller; its column `one by one`
+is the event's number of znodes times the duration of one synchronous write.  Times that are marked `computed` were not
 measured, because that would take too long: they are extrapolated from the rate with fewer partitions.
 
 The last table shows how soon a broker executes LeaderAndIsr while 200 producers saturate it, and how many records with

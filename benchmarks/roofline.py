@@ -1,11 +1,12 @@
 """A model of the rate on many cores: CPU time of brokers and clients, and memory bandwidth; checked with 1 and 2 cores.
 
 Everything is measured on one core first: the CPU time of a broker and of its clients per produced megabyte, and the
-bandwidth of copying memory.  Brokers share only memory and the kernel, so n cores with a broker process on each
-should do n times the work, until the memory is saturated: ``BYTES_MOVED`` bytes per produced byte.  The rate on two
-cores is predicted from these figures and then measured; the deviation shows how far the model can be trusted.  The rows
-with more cores are predictions for a machine with the same cores.  Their memory limit is a range: from the measured
-bandwidth of this machine, as if more cores added none, to the bandwidth of one core times their number.
+bandwidth of copying memory.  Brokers share only memory and the kernel, so n cores with a broker process on each should
+do n times the work, until the memory bandwidth is exhausted.  The model assumes that each produced byte moves
+``BYTES_MOVED`` bytes of memory.  The rate on two cores is predicted from these figures and then measured; the deviation
+shows how far the model can be trusted.  The rows with more cores are predictions for a machine with the same cores.
+Their memory limit is a range: from the measured bandwidth of this machine, as if further cores added none, to the
+bandwidth of one core times the number of cores.
 """
 
 from __future__ import annotations
