@@ -77,7 +77,7 @@ async def remote_assignors(world: World) -> object:
     return tuple([await outcome_of(assignor_of_group(each)) for each in ("uniform", "range", "no-such")])
 
 
-@scenario(SUBJECT, "a handler slower than the session timeout loses nothing (classic)", ([b"0", b"1"], 2))
+@scenario(SUBJECT, "a member with a handler slower than the session timeout loses nothing (classic)", ([b"0", b"1"], 2))
 async def slow_handler(world: World) -> object:
     topic, group = await create_filled_topic(world, 1, 2), world.new_name("g")
     values: list[bytes | None] = []
@@ -194,11 +194,13 @@ async def slow_user_code(options: Mapping[str, object], world: World) -> object:
     return values == [b"%d" % number for number in range(10)], before == after
 
 
-scenario(SUBJECT, "a handler that awaits for three session timeouts stays a member (classic)", (True, True))(
-    partial(slow_user_code, EAGER)
-)
 scenario(
-    SUBJECT, "a handler that awaits longer than the session timeout stays a member (KIP-848 if available)", (True, True)
+    SUBJECT, "a member whose handler awaits for three session timeouts stays in the group (classic)", (True, True)
+)(partial(slow_user_code, EAGER))
+scenario(
+    SUBJECT,
+    "a member whose handler awaits longer than the session timeout stays in the group (KIP-848 if available)",
+    (True, True),
 )(partial(slow_user_code, {"protocol": "auto"}))
 
 
@@ -306,7 +308,7 @@ async def resubscribed(world: World) -> object:
     return before == {first}, after == {second}
 
 
-@scenario(SUBJECT, "commit of a removed member", "CommitFailed")
+@scenario(SUBJECT, "commit by a removed member", "CommitFailed")
 async def late_commit(world: World) -> object:
     """A member whose partitions were reassigned commits nothing."""
     topic, group = await create_filled_topic(world, 1), world.new_name("g")
