@@ -172,8 +172,8 @@ RULES: Mapping[str, tuple[str, str, str]] = {
     ),
     "stale commands": (
         "A broker rejects a command that was sent to an earlier registration of this broker",
-        "kreplica.replication.fencing:is_stale_broker_epoch",
-        "tests/replication/test_replication_fencing.py::test_command_to_another_incarnation_is_refused",
+        "kreplica.replication.controller_fence:is_stale_broker_epoch",
+        "tests/replication/test_replication_controller_fence.py::test_command_to_another_incarnation_is_refused",
     ),
     "lease": (
         "A leader with followers commits and acknowledges records only while its ZooKeeper session cannot have expired",

@@ -118,11 +118,11 @@ def test_bad_arguments_are_refused(arguments: list[str]) -> None:
 
 
 OFTEN = (
-    "fetch offset matches",
-    "truncation by epoch instead of high watermark",
-    "log end >= high watermark at ISR join",
-    "high watermark uses the union ISR",
-    "high watermark does not advance with too few in sync",
+    "a fetch response for a different offset is discarded",
+    "followers truncate by leader epoch, not by high watermark",
+    "a follower joins the ISR only if it has reached the high watermark",
+    "the high watermark covers the old and the new ISR during a change",
+    "the high watermark does not advance with too few in-sync replicas",
 )
 """Guards whose absence a storm detects even without a scenario, with the number of seeds that this takes at most."""
 

@@ -14,7 +14,7 @@ async def _not_synced(*_: Any) -> None:
 
 ENSEMBLE_GUARDS: tuple[Guard, ...] = (
     Guard(
-        "sync before the settings of a new topic",
+        "sync before the settings of a new topic are read",
         (Place("kreplica.membership.settings.dynamic_settings:DynamicSettings._sync", _not_synced),),
         ensemble.topic_created_on_other_servers,
         "uses the settings",

@@ -57,37 +57,37 @@ def _first_note_only(notes: Sequence[Note | None], **_: Any) -> int:
 GUARDS: tuple[Guard, ...] = (
     # --- commands ---
     Guard(
-        "broker-epoch match",
+        "a command for an old broker epoch is rejected",
         (Place("kreplica.replication.controller_fence:is_stale_broker_epoch", never),),
         commands.command_reaches_restarted_broker,
         "leads in epoch .* without all commits",
     ),
     Guard(
-        "broker-epoch match before registration",
+        "a command for an old broker epoch is rejected before registration",
         (Place("kreplica.replication.controller_fence:ControlFence.reject_registrations_up_to", nothing),),
         commands.command_before_registration,
         "leads in epoch .* without all commits",
     ),
     Guard(
-        "commands end with the session",
+        "commands are rejected after the session has expired",
         (Place("kreplica.replication.controller_fence:ControlFence.session_ended", nothing),),
         commands.command_after_session_expiry,
         "was acknowledged at",
     ),
     Guard(
-        "controller epoch of a command",
+        "a command with an old controller epoch is rejected",
         (Place("kreplica.replication.controller_fence:is_stale_controller_epoch", never),),
         commands.command_of_previous_controller,
         "a broker accepts an older controller",
     ),
     Guard(
-        "order of commands",
+        "a command that a newer one has overtaken is rejected",
         (Place("kreplica.replication.controller_fence:is_overtaken", never),),
         commands.command_of_previous_connection,
         "has created a deleted replica again",
     ),
     Guard(
-        "leader epoch of a command",
+        "a command with an old leader epoch is rejected",
         (
             Place("kreplica.replication.controller_fence:is_stale_controller_epoch", never),
             Place("kreplica.replication.controller_fence:is_current_epoch", always),
@@ -97,32 +97,32 @@ GUARDS: tuple[Guard, ...] = (
         "one controller sends its commands in order, so an older leader epoch means an older controller",
     ),
     Guard(
-        "follower starts fetching only for a higher epoch",
+        "a follower starts fetching only for a higher leader epoch",
         (Place("kreplica.replication.controller_fence:is_new_epoch", always),),
         commands.outdated_isr_from_new_controller,
         "in sync without all committed records",
     ),
     Guard(
-        "controller write checks the controller epoch",
+        "each controller write checks the controller epoch",
         (Place("kreplica.controller.effects.state_writes:guard_of_term", _any_term),),
         commands.deposed_controller_elects_leader,
         "written by controller .* after",
     ),
     Guard(
-        "outcome of a lost controller write",
+        "the outcome of a lost controller write is read",
         (Place("kreplica.controller.effects.resumption:outcome_of_multi", _always_applied),),
         commands.lost_write_of_controller,
         "not reached within",
     ),
     # --- followers ---
     Guard(
-        "follower state is reset on a new leader epoch",
+        "follower states are reset on a new leader epoch",
         (Place("kreplica.replication.leader.followers:is_of_epoch", always),),
         commands.leader_missed_an_epoch,
         "commits .* with too few replicas",
     ),
     Guard(
-        "fetch epoch matches",
+        "a fetch with a different leader epoch is rejected",
         (
             Place("kreplica.replication.controller_fence:is_of_leader_epoch", always),
             Place("kreplica.replication.follower.follower_state:matches_epoch", always),
@@ -134,7 +134,7 @@ GUARDS: tuple[Guard, ...] = (
         "unconfirmed follower to the ISR",
     ),
     Guard(
-        "fetch offset matches",
+        "a fetch response for a different offset is discarded",
         (
             Place("kreplica.replication.follower.follower_state:matches_offset", always),
             Place("kreplica.storage.segments.batch_validation:may_follow", always),
@@ -144,7 +144,7 @@ GUARDS: tuple[Guard, ...] = (
         "a log rejects every batch whose first offset is below its end",
     ),
     Guard(
-        "truncation by epoch instead of high watermark",
+        "followers truncate by leader epoch, not by high watermark",
         (
             Place("kreplica.replication.follower.truncation:truncation_offset", _cut_at_high_watermark),
             Place("kreplica.replication.follower.truncation:end_of_known_history", _cut_at_high_watermark),
@@ -155,7 +155,7 @@ GUARDS: tuple[Guard, ...] = (
     ),
     # --- in-sync replicas ---
     Guard(
-        "follower has fetched in this epoch",
+        "a follower joins the ISR only after it has fetched in this epoch",
         (
             Place("kreplica.replication.leader.isr_membership:has_fetched_in_this_epoch", always),
             Place("kreplica.replication.leader.isr_membership:has_reached_high_watermark", always),
@@ -166,19 +166,19 @@ GUARDS: tuple[Guard, ...] = (
         "the log end of a follower that has not fetched is unknown, and compares as lower than every offset",
     ),
     Guard(
-        "log end >= high watermark at ISR join",
+        "a follower joins the ISR only if it has reached the high watermark",
         (Place("kreplica.replication.leader.isr_membership:has_reached_high_watermark", always),),
         joining.slow_catch_up,
         "in sync without all committed records",
     ),
     Guard(
-        "log end >= epoch start at ISR join",
+        "a follower joins the ISR only if it has reached the start of the epoch",
         (Place("kreplica.replication.leader.isr_membership:has_reached_epoch_start", always),),
         joining.fetch_from_leader_with_old_high_watermark,
         "in sync without all committed records",
     ),
     Guard(
-        "follower's broker epoch is current",
+        "a follower joins the ISR only with its current broker epoch",
         (
             Place("kreplica.replication.leader.isr_membership:is_current_incarnation", always),
             Place("kreplica.replication.leader.isr_membership:is_of_earlier_incarnation", never),
@@ -201,43 +201,43 @@ GUARDS: tuple[Guard, ...] = (
     ),
     # --- commits ---
     Guard(
-        "high watermark uses the union ISR",
+        "the high watermark covers the old and the new ISR during a change",
         (Place("kreplica.replication.leader.isr_membership:union", _new_set_alone),),
         joining.isr_shrink_in_flight,
         "in sync without all committed records",
     ),
     Guard(
-        "high watermark counts every member of the ISR",
+        "the high watermark covers every member of the ISR",
         (Place("kreplica.replication.leader.high_watermark:smallest_log_end_offset", lambda own, _: own),),
         leading.silent_follower,
         "in sync without all committed records",
     ),
     Guard(
-        "min.insync.replicas",
+        "min.insync.replicas limits the high watermark",
         (Place("kreplica.cluster.eligible_leaders:required_isr_size", lambda *_: 1),),
         leading.leader_alone_in_sync,
         "with too few replicas",
     ),
     Guard(
-        "high watermark does not advance with too few in sync",
+        "the high watermark does not advance with too few in-sync replicas",
         (Place("kreplica.replication.leader.high_watermark:may_advance", always),),
         leading.leader_alone_in_sync,
         "with too few replicas",
     ),
     Guard(
-        "high watermark does not advance while another leader is possible",
+        "the high watermark does not advance while another leader is possible",
         (Place("kreplica.replication.leader.high_watermark:may_advance", _enough_in_sync),),
         leading.min_insync_replicas_lowered,
         "without all",
     ),
     Guard(
-        "replicas removed from a too small ISR stay eligible",
+        "replicas removed from an ISR that is too small stay eligible",
         (Place("kreplica.cluster.eligible_leaders:eligible_after", lambda *_, **__: ()),),
         leading.leader_alone_in_sync_dies,
         "leads in epoch .* without all commits",
     ),
     Guard(
-        "lease",
+        "a leader acknowledges records only while it has a lease",
         (Place("kreplica.replication.leader.leader_state:LeaderState.has_lease", property(always)),),
         leading.leader_without_zookeeper,
         "was acknowledged at",
@@ -250,7 +250,7 @@ GUARDS: tuple[Guard, ...] = (
     ),
     # --- plans ---
     Guard(
-        "bounded moves of a plan",
+        "a plan runs a limited number of moves at a time",
         (Place("kreplica.controller.plans.step_state:can_begin", always),),
         plans.one_move_at_a_time,
         "copies .* partitions at once",
@@ -293,7 +293,7 @@ GUARDS: tuple[Guard, ...] = (
         "in sync without all committed records",
     ),
     Guard(
-        "synced before acknowledged (flush.messages=1)",
+        "records are synced before they are acknowledged (flush.messages=1)",
         (Place("kreplica.replication.partition:Partition.acknowledgeable_end_offset", property(_written_is_enough)),),
         logs.power_loss_of_all_replicas,
         "without all",
@@ -311,13 +311,13 @@ GUARDS: tuple[Guard, ...] = (
         "in sync without all committed records",
     ),
     Guard(
-        "recovery result of the logs",
+        "a broker reports its logs as intact only after it has checked them",
         (Place("kreplica.membership.incarnation:intact_since", _first_note_only),),
         logs.fast_restart_after_power_loss,
         "in sync without all committed records",
     ),
     Guard(
-        "boot id",
+        "a restart of the machine is detected by its boot ID",
         (Place("kreplica.membership.incarnation:is_same_boot", always),),
         logs.fast_restart_after_power_loss,
         "in sync without all committed records",

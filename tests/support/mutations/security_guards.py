@@ -32,19 +32,19 @@ _apply = ScramCredentials.apply
 
 SECURITY_GUARDS: tuple[Guard, ...] = (
     Guard(
-        "requests need permission",
+        "requests require permission",
         (Place("kreplica.server.authorization.permissions:Permissions.permits", always),),
         security.rights_change_under_load,
         "but no ACL allowed it",
     ),
     Guard(
-        "changed ACLs end cached decisions",
+        "changed ACLs invalidate cached decisions",
         (Place("kreplica.security.acls.authorizer:AclAuthorizer.forget", nothing),),
         security.rights_change_under_load,
         "but no ACL allowed it",
     ),
     Guard(
-        "expired sessions authenticate again",
+        "expired sessions must reauthenticate",
         (Place("kreplica.server.authentication.sasl_session:SaslSession._received_in_session", _serve),),
         security.rights_change_under_load,
         "but the session expired",
@@ -56,7 +56,7 @@ SECURITY_GUARDS: tuple[Guard, ...] = (
         "authenticated .* but accepts only",
     ),
     Guard(
-        "changed users are read",
+        "changes to users are applied",
         (Place("kreplica.membership.scram_credentials:ScramCredentials.apply", _only_new_users),),
         security.rights_change_under_load,
         "has not applied the credentials",

@@ -89,7 +89,7 @@ def offset_fetch_before_marker(seed: int) -> None:
 
 
 def coordinator_with_uncommitted_offsets(seed: int) -> None:
-    """A coordinator fails when only one follower has a commit; this becomes leader and fails before replicating it."""
+    """A coordinator fails when only one follower has a commit; this follower becomes leader and fails, too."""
     with stage(seed, PATIENT) as scene:
         first, second = _reader(scene, "first"), _reader(scene, "second")
         scene.do(first.commit({SOURCE_KEY: 1}))
