@@ -16,7 +16,7 @@ from kreplica.zookeeper.requests import SetAcl, decode_request
 
 
 class AppliedTransactions:
-    """Implements the coordinator's ``Commits``: responses depend only on transactions that are already applied.
+    """Implements the ZooKeeper server's ``Commits``: responses depend only on transactions that are already applied.
 
     :ivar notified: connections that received responses or watch events, which must be flushed.
     """
@@ -34,14 +34,14 @@ class AppliedTransactions:
     def zxid(self, zxid: int) -> None:
         self.durable.zxid = zxid
 
-    def sink_of_change(self, connection: ResponseQueue) -> list[bytes]:
+    def sink_for_change(self, connection: ResponseQueue) -> list[bytes]:
         self.notified[connection] = None
         return connection.sink
 
-    def sink_of_read(self, connection: ResponseQueue, path: str) -> list[bytes]:
+    def sink_for_znode(self, connection: ResponseQueue, path: str) -> list[bytes]:
         return connection.sink
 
-    def sink_of_everything(self, connection: ResponseQueue) -> list[bytes]:
+    def sink_for_tree(self, connection: ResponseQueue) -> list[bytes]:
         return connection.sink
 
     def transaction_applied(self) -> None:

@@ -312,7 +312,7 @@ class ReplicatedRun(ClusterRun):
         if ensemble is not None:
             ensemble.start().addErrback(self.record_failure)
         elif not self.cluster.zookeeper.running:
-            self.note("the coordinator starts")
+            self.note("the ZooKeeper server starts")
             self.cluster.zookeeper.start().addErrback(self.record_failure)
 
     def launch_server(self, number: int) -> None:
@@ -323,7 +323,7 @@ class ReplicatedRun(ClusterRun):
             self.cluster.ensemble.start_server(number).addErrback(self.record_failure)
 
     def start_all(self) -> None:
-        """Start the coordinator and all brokers that are not running."""
+        """Start the ZooKeeper server and all brokers that are not running."""
         self.launch_zookeeper()
         self.start(*self.cluster.brokers)
 

@@ -1,6 +1,6 @@
 """Topics that are created, extended, reduced and deleted during a storm, with clients for each of their partitions.
 
-The partitions are read from the coordinator after each of its events, so that clients start and stop with them.  At the
+The partitions are read from ZooKeeper after each of its events, so that clients start and stop with them.  At the
 end, the results of the administrators' requests are compared with the topics.
 """
 
@@ -62,7 +62,7 @@ class SideTopic:
 
 
 class SideTopics:
-    """Companion of a run with the side topics; it watches the coordinator as soon as a side topic is requested."""
+    """Companion of a run with the side topics; it watches ZooKeeper as soon as a side topic is requested."""
 
     def __init__(self, run: ClusterRun) -> None:
         self._run = run
@@ -82,7 +82,7 @@ class SideTopics:
 
     @property
     def existing(self) -> list[SideTopic]:
-        """Topics that exist according to the coordinator."""
+        """Topics that exist according to ZooKeeper."""
         return [topic for topic in self._topics.values() if topic.current]
 
     @property
@@ -117,7 +117,7 @@ class SideTopics:
         scheduler.after_event = after_event
 
     def _update(self) -> None:
-        """Start and stop clients if the coordinator's znodes of topics have changed."""
+        """Start and stop clients if the znodes of topics have changed."""
         machine = self._cluster.zookeeper
         if self._finishing or not machine.running or machine.program.serving is None:
             return
@@ -133,7 +133,7 @@ class SideTopics:
         previous = topic.current
         current = dict.fromkeys(incarnations_of(assignment) if assignment else ())
         if znode(self._cluster, znodes.delete_topic_path(topic.name)) is not None:
-            # A crashed coordinator may have lost a deletion that was not acknowledged.  The replicas are already
+            # A crashed ZooKeeper server may have lost a deletion that was not acknowledged.  The replicas are already
             # deleted then, and the topic will be deleted again.
             current = {item: None for item in current if item in previous or item not in self._partitions}
         topic.current = current

@@ -19,7 +19,7 @@ def broker_name(broker: int) -> str:
 
 
 def random_zookeeper_host(run: ReplicatedRun, random: Random) -> str:
-    """Return the host of the coordinator, or of a random server of the ensemble."""
+    """Return the host of the ZooKeeper server, or of a random server in the ensemble."""
     hosts = run.cluster.zookeeper_hosts
     return hosts[0] if len(hosts) == 1 else random.choice(hosts)
 

@@ -41,7 +41,7 @@ def isolate(run: ReplicatedRun, random: Random) -> End | None:
 
 def isolate_zookeeper(run: ReplicatedRun, random: Random) -> End:
     host = random_zookeeper_host(run, random)
-    run.note(f"the {host} is isolated")
+    run.note(f"the ZooKeeper host {host} is isolated")
     run.network.isolate(host)
     return lambda: run.network.heal(host)
 

@@ -49,7 +49,7 @@ async def _remove_controller(run: ReplicatedRun, broker: int) -> None:
     try:
         await run.machine(broker).program.client.delete(znodes.CONTROLLER)
     except ZooKeeperError:
-        pass  # no controller is elected, or the coordinator is not available
+        pass  # no controller is elected, or ZooKeeper is not available
 
 
 async def _request_resignation(run: ReplicatedRun, broker: int) -> None:
@@ -69,8 +69,8 @@ def move_leaders(run: ReplicatedRun, random: Random) -> None:
         else:
             leader = run.leader(random.randrange(len(run.keys)))
             machine = run.cluster.brokers.get(leader)
-            coordinator = run.cluster.zookeeper
-            if machine and machine.running and coordinator.running and coordinator.program.serving is not None:
+            zookeeper = run.cluster.zookeeper
+            if machine and machine.running and zookeeper.running and zookeeper.program.serving is not None:
                 run.note(f"the session of leader {leader} expires")
                 run.cluster.expire_session(leader)
         run.steps(random.randrange(STEPS_MAX))

@@ -153,10 +153,10 @@ class AccessCheck:
     def _reaches_zookeeper(self, broker: int) -> bool:
         cluster = self._cluster
         program, machine, network = self._program(broker), cluster.brokers[broker], cluster.simulation.network
-        coordinator = cluster.zookeeper
+        zookeeper = cluster.zookeeper
         if program is None or machine.host.is_paused or program.client.state is not SessionState.CONNECTED:
             return False
-        if not coordinator.running or coordinator.program.serving is None:
+        if not zookeeper.running or zookeeper.program.serving is None:
             return False
         for name in cluster.zookeeper_hosts:
             if cluster.host(name).is_paused:
