@@ -73,13 +73,13 @@ class Commits(Protocol):
     def durable(self) -> Group:
         """Group that represents all durable transactions."""
 
-    def sink_of_change(self, connection: ResponseQueue) -> list[bytes]:
+    def sink_for_change(self, connection: ResponseQueue) -> list[bytes]:
         """Return the sink of a response that depends on all transactions applied so far."""
 
-    def sink_of_read(self, connection: ResponseQueue, path: str) -> list[bytes]:
+    def sink_for_znode(self, connection: ResponseQueue, path: str) -> list[bytes]:
         """Return the sink of a response that depends on one znode, which may be absent."""
 
-    def sink_of_everything(self, connection: ResponseQueue) -> list[bytes]:
+    def sink_for_tree(self, connection: ResponseQueue) -> list[bytes]:
         """Return the sink of a response that depends on the whole tree."""
 
     def transaction_applied(self) -> None:
@@ -124,7 +124,7 @@ class GroupCommit:
 
     # --- sinks of responses ---
 
-    def sink_of_change(self, connection: ResponseQueue) -> list[bytes]:
+    def sink_for_change(self, connection: ResponseQueue) -> list[bytes]:
         """Return the sink of a response that depends on all transactions applied so far."""
         gathering = self.gathering
         gathering.zxid = self.zxid
@@ -134,19 +134,19 @@ class GroupCommit:
             _wait(connection, gathering)
         return connection.sink
 
-    def sink_of_read(self, connection: ResponseQueue, path: str) -> list[bytes]:
+    def sink_for_znode(self, connection: ResponseQueue, path: str) -> list[bytes]:
         """Return the sink of a response that depends on one znode, which may be absent."""
         if path in self.gathering.paths:
-            return self.sink_of_change(connection)
+            return self.sink_for_change(connection)
         in_flight = self.in_flight
         if in_flight is not None and connection.barrier is self.durable and path in in_flight.paths:
             _wait(connection, in_flight)
         return connection.sink
 
-    def sink_of_everything(self, connection: ResponseQueue) -> list[bytes]:
+    def sink_for_tree(self, connection: ResponseQueue) -> list[bytes]:
         """Return the sink of a response that depends on the whole tree."""
         if self.zxid > (self.in_flight or self.durable).zxid:
-            return self.sink_of_change(connection)
+            return self.sink_for_change(connection)
         if self.in_flight is not None and connection.barrier is self.durable:
             _wait(connection, self.in_flight)
         return connection.sink

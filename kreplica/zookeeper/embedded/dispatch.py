@@ -105,7 +105,7 @@ class Dispatch:
     def send_error(self, connection: Connection, xid: int, error: ZooKeeperError) -> None:
         """Respond with an error; close the connection if its client is not authenticated."""
         # The error may reveal a change that is not durable yet, such as the creation of a znode.
-        sink = self._commits.sink_of_everything(connection)
+        sink = self._commits.sink_for_tree(connection)
         sink.append(reply_frame(xid, connection.barrier.zxid, error.code))
         if isinstance(error, (AuthFailed, SessionClosedRequireSaslAuth)):
             connection.end()

@@ -74,7 +74,7 @@ class Reads:
             check_access(node.acl, Permission.READ, connection.identities, path)
         if watch:
             self._watches.data.add(path, connection)
-        sink = self._commits.sink_of_read(connection, path)
+        sink = self._commits.sink_for_znode(connection, path)
         value = node.data
         if value is None:
             size, value = -1, b""
@@ -94,13 +94,13 @@ class Reads:
             self._watches.data.add(path, connection)
         if node is None:
             raise NoNode(path)
-        sink = self._commits.sink_of_read(connection, path)
+        sink = self._commits.sink_for_znode(connection, path)
         sink.append(reply_frame(xid, connection.barrier.zxid, 0, node.pack_stat()))
 
     def get_children(self, connection: Connection, xid: int, request: GetChildren) -> None:
         """Serve getChildren and getChildren2."""
         names, node = self._children(connection, request)
-        self._commits.sink_of_read(connection, request.path)
+        self._commits.sink_for_znode(connection, request.path)
         body = encode_children_and_stat(names, node.stat()) if request.with_stat else encode_children(names)
         _respond(connection, xid, body)
 
@@ -116,24 +116,24 @@ class Reads:
         node = self._tree.get(request.path)
         check_access(node.acl, Permission.READ | Permission.ADMIN, connection.identities, request.path)
         acl = node.acl if may_see_digests(node.acl, connection.identities) else hide_digests(node.acl)
-        self._commits.sink_of_read(connection, request.path)
+        self._commits.sink_for_znode(connection, request.path)
         _respond(connection, xid, encode_acl(acl, node.stat()))
 
     def sync(self, connection: Connection, xid: int, request: Sync) -> None:
         """Respond when all earlier transactions are durable."""
-        self._commits.sink_of_everything(connection)
+        self._commits.sink_for_tree(connection)
         _respond(connection, xid, encode_path(request.path))
 
     def get_ephemerals(self, connection: Connection, xid: int, request: GetEphemerals) -> None:
         """List the ephemeral znodes of this session."""
         own = self._tree.ephemerals.get(connection.session_id, {})
-        self._commits.sink_of_everything(connection)
+        self._commits.sink_for_tree(connection)
         _respond(connection, xid, encode_children([path for path in own if path.startswith(request.prefix)]))
 
     def get_all_children_number(self, connection: Connection, xid: int, request: GetAllChildrenNumber) -> None:
         node = self._tree.get(request.path)
         check_access(node.acl, Permission.READ, connection.identities, request.path)
-        self._commits.sink_of_everything(connection)
+        self._commits.sink_for_tree(connection)
         _respond(connection, xid, encode_count(self._tree.count_below(request.path)))
 
     def multi_read(self, connection: Connection, xid: int, request: MultiRead) -> None:
@@ -149,7 +149,7 @@ class Reads:
             if size > MULTI_READ_BYTES_MAX:
                 raise MarshallingError(member.path, f"the response would be larger than {MULTI_READ_BYTES_MAX} bytes")
             results.append(result)
-        self._commits.sink_of_everything(connection)
+        self._commits.sink_for_tree(connection)
         _respond(connection, xid, encode_multi_read_results(results))
 
     def _read_one(self, connection: Connection, member: GetData | GetChildren) -> ReadResult:

@@ -83,7 +83,7 @@ class SessionRequests:
                 name=connection.name,
                 id=request.session_id,
             )
-            self._commits.sink_of_everything(connection).append(frame(_EXPIRED.encode()))
+            self._commits.sink_for_tree(connection).append(frame(_EXPIRED.encode()))
             connection.end()
             return
         self._attach(connection, session)
@@ -123,7 +123,7 @@ class SessionRequests:
         self.connections[session.session_id] = connection
         connection.session = session
         response = ConnectResponse(session.timeout_ms, session.session_id, session.password)
-        self._commits.sink_of_everything(connection).append(frame(response.encode()))
+        self._commits.sink_for_tree(connection).append(frame(response.encode()))
         self._log.debug("{session} on {name}", session=session, name=connection.name)
 
     # --- end of a session ---
@@ -133,7 +133,7 @@ class SessionRequests:
         session = connection.session
         assert session is not None, "requests come after the handshake"
         self.end_session(session)
-        self._commits.sink_of_change(connection).append(reply_frame(xid, self._commits.zxid, 0))
+        self._commits.sink_for_change(connection).append(reply_frame(xid, self._commits.zxid, 0))
         connection.end()
 
     def expire(self) -> None:
@@ -183,7 +183,7 @@ class SessionRequests:
 
     def set_watches(self, connection: Connection, xid: int, request: SetWatches) -> None:
         """Restore the watches of a reconnected client; events that the client missed are sent immediately."""
-        sink = self._commits.sink_of_everything(connection)
+        sink = self._commits.sink_for_tree(connection)
         for type_, path in self._missed(connection, request):
             event = event_frame(type_, path, connection.barrier.zxid)
             sink.append(event)

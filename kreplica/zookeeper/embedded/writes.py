@@ -106,7 +106,7 @@ class Writes:
         commits.zxid = zxid
         if node is not None and self._watches:
             self._send_events(self._notices(opcode, node), zxid, node)
-        commits.sink_of_change(connection).append(reply_frame(xid, zxid, 0, body))
+        commits.sink_for_change(connection).append(reply_frame(xid, zxid, 0, body))
 
     def multi(self, connection: Requester, xid: int, opcode: int, data: bytes, position: int, end: int) -> None:
         """Serve a multi."""
@@ -134,13 +134,13 @@ class Writes:
         pieces.append(_MULTI_END)
         response = reply_frame(xid, zxid, 0, b"".join(pieces))
         connection.count_unsent(len(response))
-        commits.sink_of_change(connection).append(response)
+        commits.sink_for_change(connection).append(response)
 
     def _send_failed_multi(
         self, connection: Requester, xid: int, count: int, failed_index: int, error: ZooKeeperError
     ) -> None:
         codes = [0] * failed_index + [error.code] + [RuntimeInconsistency.code] * (count - failed_index - 1)
-        sink = self._commits.sink_of_everything(connection)
+        sink = self._commits.sink_for_tree(connection)
         sink.append(reply_frame(xid, connection.barrier.zxid, 0, encode_multi_failure(codes)))
 
     def set_acl(self, connection: Requester, xid: int, request: SetAcl) -> None:
@@ -153,7 +153,7 @@ class Writes:
             self._check_growth(connection, request.path, acl_size(acl) - acl_size(before.acl))
         node = self._tree.set_acl(request.path, acl, request.version, connection.identities)
         self._commits.zxid += 1
-        sink = self._commits.sink_of_change(connection)
+        sink = self._commits.sink_for_change(connection)
         sink.append(reply_frame(xid, self._commits.zxid, 0, node.pack_stat()))
 
     def remove(self, paths: Iterable[str]) -> None:
@@ -247,7 +247,7 @@ class Writes:
             frame = frames.get((type_, path))
             if frame is None:
                 frame = frames[type_, path] = event_frame(type_, path, zxid)
-            self._commits.sink_of_change(connection).append(frame)
+            self._commits.sink_for_change(connection).append(frame)
             connection.count_unsent(len(frame))
 
     def _acl(self, path: str, node: Znode) -> tuple[Acl, ...]:
