@@ -31,11 +31,11 @@ def test_stall_is_logged_with_its_longest_work(lines: list[dict[str, Any]]) -> N
     watch = StallWatch(clock, threshold_s=0.1)
     watch.start()
     watch.note("Heartbeat", 0.03)
-    watch.note("Metadata 4 of 9000000 bytes", 0.4)
+    watch.note("Metadata v4 (9000000 bytes)", 0.4)
     watch.note("Fetch", 0.05)
     stall(clock, 0.5)
-    assert [(line["duration_ms"], line["cause"]) for line in lines] == [(500, "Metadata 4 of 9000000 bytes")]
-    assert [entry.cause for entry in watch.recent] == ["Metadata 4 of 9000000 bytes"]
+    assert [(line["duration_ms"], line["cause"]) for line in lines] == [(500, "Metadata v4 (9000000 bytes)")]
+    assert [entry.cause for entry in watch.recent] == ["Metadata v4 (9000000 bytes)"]
     watch.stop()
     assert clock.getDelayedCalls() == []
 

@@ -242,7 +242,7 @@ def test_large_request_is_described_in_the_stall_log() -> None:
     client = broker.connect()
     frame = names_frame(3)
     text = broker.dispatch.description(client.connection, memoryview(frame)[4:])
-    assert text.startswith(f"Metadata 4 of {len(frame) - 4} bytes from client ")
+    assert text.startswith(f"Metadata v4 ({len(frame) - 4} bytes) from client ")
     assert text.endswith("at 1.2.3.4:5")
 
 

@@ -115,7 +115,7 @@ def test_slow_request_is_reported(monkeypatch: pytest.MonkeyPatch, size: int) ->
         client.send(frame)
         assert await client.next_ids(1) == [1]
         ((cause, seconds),) = reports
-        assert cause.startswith(f"Produce 7 of {len(frame) - 4} bytes from client 'test' at 127.0.0.1:")
+        assert cause.startswith(f"Produce v7 ({len(frame) - 4} bytes) from client 'test' at 127.0.0.1:")
         assert 0 <= seconds < 60
 
     play("epoll", scenario)

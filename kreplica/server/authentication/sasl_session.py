@@ -202,7 +202,7 @@ class SaslSession:
     def _validation_failed(self, failure: Failure, fail: Fail) -> None:
         """Handle an unexpected error of the mechanism; a cancelled validation belongs to a closed connection."""
         if failure.check(CancelledError) is None:
-            log.failure("the mechanism {mechanism} failed", failure, mechanism=self._mechanism)
+            log.failure("the SASL mechanism {mechanism} failed", failure, mechanism=self._mechanism)
             fail(AuthenticationError("internal error of the broker"))
 
     def _advance(self, exchange: BrokerExchange, response: bytes, respond: Respond, fail: Fail) -> None:
@@ -292,7 +292,7 @@ class SaslSession:
         if listener.reactor.seconds() < self._expires_s or int.from_bytes(frame[:2], "big") in _AFTER_EXPIRY:
             listener.frame_received(connection, frame)
         else:
-            connection.abort("its session expired before it re-authenticated")
+            connection.abort("the session expired before the client re-authenticated")
 
 
 def session_of(connection: Connection) -> SaslSession | None:

@@ -143,7 +143,7 @@ class Dispatch:
         key, version = (int.from_bytes(frame[at : at + 2], "big") for at in (0, 2))
         name = APIS[key].name if key in APIS else f"API {key}"
         client_id = _probable_client_id(frame)
-        return f"{name} {version} of {len(frame)} bytes from client {client_id!r} at {connection.peer}"
+        return f"{name} v{version} ({len(frame)} bytes) from client {client_id!r} at {connection.peer}"
 
     def reason_too_large(self, frame: Buffer, size: int) -> str | None:
         """Return why a frame is too large for its API; None if it is not.

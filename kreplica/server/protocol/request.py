@@ -169,7 +169,7 @@ class Request:
         """API, version, size, client ID and peer, for the log."""
         route = self._route
         client = f"client {self.client_id!r} at {self.connection.peer}"
-        return f"{route.api.name} {route.version} of {self.size} bytes from {client}"
+        return f"{route.api.name} v{route.version} ({self.size} bytes) from {client}"
 
     @property
     def api(self) -> Api:

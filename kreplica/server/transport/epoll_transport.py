@@ -196,7 +196,7 @@ class EpollTransport(AcceptedSocket):
             length: int = _LENGTH.unpack_from(view, position)[0]
             if not 0 <= length <= length_max:
                 self._resources.dispatch.handle_open_run()
-                connection.abort(f"a frame of {length} bytes; 0 to {length_max} are allowed (socket.request.max.bytes)")
+                connection.abort(f"frame length {length} is not between 0 and {length_max} (socket.request.max.bytes)")
                 return
             end = position + 4 + length
             if end > size:

@@ -182,7 +182,7 @@ class OutgoingQueue:
             sent = os.sendfile(self._socket.fileno(), descriptor, position, size)
         if not sent:
             # The length of the response has been sent, so closing the connection is the only way to end it early.
-            message = "{path} ends at byte {at}, within a response to {peer}"
+            message = "{path} ends at byte {at}, before the end of a response to {peer}"
             log.error(message, path=file.path, at=position, peer=self._peer)
             self._fail()
         self._range_sent += sent

@@ -22,7 +22,7 @@ def listen_shared(reactor: Any, host: str, port: int, factory: Any, backlog: int
     :raise SettingsError: several brokers run in this process.
     """
     if not IReactorSocket.providedBy(reactor):
-        raise SettingsError("kreplica.bootstrap.port needs a process for each broker (standalone: --processes)")
+        raise SettingsError("kreplica.bootstrap.port requires a process for each broker (standalone: --processes)")
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with socket.socket(family, socket.SOCK_STREAM) as shared:
         for option in (socket.SO_REUSEADDR, socket.SO_REUSEPORT):

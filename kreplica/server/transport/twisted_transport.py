@@ -171,7 +171,7 @@ class TwistedTransport(Protocol):
             # The length of the response has been sent, so closing the connection is the only way to end it early.
             end = position + len(data)
             log.error(
-                "{path} ends at byte {at}, within a response to {peer}",
+                "{path} ends at byte {at}, before the end of a response to {peer}",
                 path=piece.file.path,
                 at=end,
                 peer=self.connection.peer,
