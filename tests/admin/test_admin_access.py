@@ -226,7 +226,7 @@ def test_invalid_certificate_files(tmp_path):
     with pytest.raises(SettingsError, match="cannot load a PEM certificate"):
         load_admin_tls(OsDisk(), settings(tls_certificate_file=cert, tls_key_file=key))
     cert.write_text("nothing")
-    with pytest.raises(SettingsError, match="has no PEM certificate"):
+    with pytest.raises(SettingsError, match="contains no PEM certificate"):
         load_admin_tls(OsDisk(), settings(tls_certificate_file=cert, tls_key_file=key))
     with pytest.raises(SettingsError, match="absent"):
         load_admin_tls(OsDisk(), settings(tls_certificate_file=tmp_path / "absent", tls_key_file=key))

@@ -349,7 +349,7 @@ def test_a_fault_is_named_everywhere_and_ends(case):
 def test_a_stall_is_named_by_its_broker_only():
     """Stalls appear only in their broker's explanation: they are not faults, because busy machines always have some."""
     scene = HealthScene()
-    scene.apis.stall(LEADER, "Metadata 4 of 90000 bytes from client 'a' at 10.0.0.8:1", 0.24)
+    scene.apis.stall(LEADER, "Metadata v4 (90000 bytes) from client 'a' at 10.0.0.8:1", 0.24)
     scene.cluster.run(1)
     assert scene.why(f"brokers/{LEADER}", via=FOLLOWER)["state"] == "stalling"
     assert scene.metric_of_api(LEADER, "stalling") == 1

@@ -116,8 +116,8 @@ def test_conditions(condition, expected):
         ({"filter": "lag~5"}, "filter: lag is not a string, so ~ cannot be used", "Conditions separated"),
         ({"filter": "lag"}, "filter: 'lag' is not a condition", "Conditions separated"),
         ({"filter": ",".join(["lag>1"] * 21)}, "filter: 21 conditions exceed the limit of 20", "Conditions"),
-        ({"sort": "lag", "after": "a"}, "after: this parameter requires a list that is sorted by name", "Use the"),
-        ({"page": 2, "after": "a"}, "after: this parameter requires a list that is sorted by name", "Use the"),
+        ({"sort": "lag", "after": "a"}, "after: this parameter requires a list sorted by name", "Use the"),
+        ({"page": 2, "after": "a"}, "after: this parameter requires a list sorted by name", "Use the"),
     ],
 )
 def test_invalid_parameters(query, detail, advice):

@@ -245,7 +245,7 @@ def test_history(scene):
     ("query", "detail"),
     [
         ({"series": "bytes"}, "series: unknown series 'bytes'"),
-        ({"from": 2**50}, "from: the start is later than the end of the range, or than now"),
+        ({"from": 2**50}, "from: the start is after the end of the range, or in the future"),
     ],
 )
 def test_invalid_history(scene, query, detail):

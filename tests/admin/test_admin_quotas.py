@@ -118,7 +118,7 @@ def test_why_a_client_is_throttled() -> None:
     assert found["summary"].startswith("User:alice with the client ID app is throttled, most recently at 2023-")
     assert found["summary"].endswith(
         "Brokers 2 and 3 delayed 4 requests, for 8.0 s in total, because of producer_byte_rate (1,000 bytes per second "
-        "and broker, the quota of user alice)."
+        "on each broker, the quota of user alice)."
     )
     raise_it = found["you_can"][0]["request"]
     assert raise_it == {
@@ -151,7 +151,7 @@ def test_why_connections_are_not_served() -> None:
     found = scene.apis[1].document("GET", "/v1/why/client", address="192.0.2.1")
     assert (found["state"], found["facts"]["throttled"][0]["user"]) == ("throttled", None)
     assert "Broker 2 delayed 3 connections" in found["summary"]
-    assert "5 connections per second and broker, the quota of ip 192.0.2.1" in found["summary"]
+    assert "5 connections per second on each broker, the quota of ip 192.0.2.1" in found["summary"]
     other = scene.apis[1].document("GET", "/v1/why/client", address="192.0.2.2")
     assert (other["state"], other["facts"]["quotas"][0]["limit"]) == ("not_throttled", 20)
 

@@ -170,7 +170,7 @@ def test_move_waits_for_the_copy():
     assert requests(why) == [("PATCH", f"/v1/plans/{plan}"), ("POST", f"/v1/plans/{plan}/cancel")]
     of_plan = scene.why(f"plans/{plan}")
     assert of_plan["state"] == "running"
-    assert of_plan["summary"] == f"{plan} (reassign) runs: 0 of 1 moves finished, 1 in progress, 0 waiting."
+    assert of_plan["summary"] == f"{plan} (reassign) is running: 0 of 1 moves finished, 1 in progress, 0 waiting."
     (waits,) = of_plan["waits_for"]
     assert waits.startswith("Move 0, orders-0: broker 1 to catch up: it has ")
     (started,) = of_plan["decided"]
@@ -350,7 +350,7 @@ def test_group_without_a_coordinator():
 
 # --- brokers ----------------------------------------------------------------------------------------------------------
 
-REQUEST = "DeleteTopics 5 of 2000000 bytes from client 'cleaner' at 10.0.0.7:51234"
+REQUEST = "DeleteTopics v5 (2000000 bytes) from client 'cleaner' at 10.0.0.7:51234"
 
 
 def test_broker_without_stalls():
@@ -365,7 +365,7 @@ def test_broker_without_stalls():
 def test_broker_with_a_blocked_event_loop():
     """Stalls are listed with time, duration and cause, newest first; after five minutes the broker is healthy again."""
     scene = Scene()
-    scene.apis.stall(2, "Metadata 4 of 90000 bytes from client 'a' at 10.0.0.8:1", 0.15)
+    scene.apis.stall(2, "Metadata v4 (90000 bytes) from client 'a' at 10.0.0.8:1", 0.15)
     scene.apis.stall(2, REQUEST, 0.24)
     why = scene.why("brokers/2", via=3)
     assert why["state"] == "stalling"

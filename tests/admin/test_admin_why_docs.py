@@ -84,7 +84,7 @@ def full_disk():
 
 def stalling():
     scene = Scene()
-    scene.apis.stall(2, "DeleteTopics 5 of 2000000 bytes from client 'cleaner' at 10.0.0.7:51234", 0.24)
+    scene.apis.stall(2, "DeleteTopics v5 (2000000 bytes) from client 'cleaner' at 10.0.0.7:51234", 0.24)
     return scene.why("brokers/2")
 
 

@@ -15,7 +15,7 @@ from kreplica.cli.http.request_commands import command_of
 WHY = {
     "subject": {"topic": "orders", "partition": 0},
     "state": "offline",
-    "summary": "orders-0 has no leader: no replica that has all acknowledged records (brokers 1 and 2) is available.",
+    "summary": "orders-0 has no leader: the replicas with all acknowledged records (brokers 1 and 2) are unavailable.",
     "decided": [
         {"at_ms": 1_790_000_000_000, "broker_id": 3, "controller_epoch": 4, "event": "broker 1 went",
          "change": "leader 1 -> none"},
@@ -57,7 +57,7 @@ def test_why(admin, kreplica, words, path):
 
 def test_stalls_of_a_broker(admin, kreplica):
     """Each stall is printed with its time, its duration and the request that caused it."""
-    cause = "Metadata 4 of 90000 bytes from client 'a' at 10.0.0.8:1"
+    cause = "Metadata v4 (90000 bytes) from client 'a' at 10.0.0.8:1"
     stall = {"at_ms": 1_790_000_000_000, "duration_ms": 240, "cause": cause}
     facts = {"stalls_since_start": 1, "stalls": [stall]}
     admin.answers["GET /v1/why/brokers/2"] = {**WHY, "decided": [], "facts": facts}

@@ -126,7 +126,7 @@ class World:
         faults = self.broker_faults()
         behind = self.under_replicated()
         if behind:
-            faults.append(self.fault("under_replicated", "warn", f"{behind:,} partitions lack in-sync replicas.", None))
+            faults.append(self.fault("under_replicated", "warn", f"{behind:,} partitions are under-replicated.", None))
         well = f"All is well: {len(self.live)} brokers, every partition has a leader, and all replicas are in sync."
         return {
             "state": faults[0]["severity"] if faults else "good",

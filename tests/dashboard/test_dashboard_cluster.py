@@ -201,7 +201,7 @@ def test_a_plan_is_slowed_and_cancelled(view, cluster):
     """A plan that would take hours is cancelled, and its moves are rolled back."""
     topic(cluster, "heavy", copies=2, messages=300, size=10_000)
     view.open("plans/new?kind=replication_factor&topic=heavy")
-    view.fill("Throttle, MB/s per broker", "0.001")
+    view.fill("Throttle (MB/s per broker)", "0.001")
     view.press("Preview")
     view.press("Start the plan")
     view.until_text("Running")

@@ -260,7 +260,7 @@ def test_writes_are_previewed(view, small):
     view.one("input[value=drain]").click()
     view.until(lambda: view.all("input[type=checkbox][value='2']"))
     view.one("input[type=checkbox][value='2']").click()
-    view.fill("Throttle, MB/s per broker", "20")
+    view.fill("Throttle (MB/s per broker)", "20")
     view.fill("Comment", "for the new disks")
     view.press("Preview")
     view.until_text("Preview")
@@ -409,7 +409,7 @@ def test_health_does_not_wait_for_metrics(page):
         page.open("")
         page.until_text("All is well: 3 brokers")
         world.live = [1, 2]
-        page.until_text("2 partitions lack in-sync replicas")
+        page.until_text("2 partitions are under-replicated")
         page.console_errors()
 
 

@@ -94,7 +94,7 @@ def test_each_kind_of_plan_is_executed(view, cluster):
         "reassign": ({"Partitions and their replicas": "moved 0 3,1"}, [[3, 1], [2, 1]]),
         "replication_factor": ({"Replication factor": "3"}, None),
         "add_partitions": ({"New number of partitions": "3"}, None),
-        "remove_partitions": ({"New number of partitions": "2", "Wait for consumers, minutes": "0"}, None),
+        "remove_partitions": ({"New number of partitions": "2", "Wait for consumers (minutes)": "0"}, None),
     }
     for kind, (fields, replicas) in expected.items():
         view.open(f"plans/new?kind={kind}&topic=moved")
@@ -124,7 +124,7 @@ def slow_plan(view, cluster, name, replicas):
     assert producer.flush(20) == 0
     view.open(f"plans/new?kind=replication_factor&topic={name}")
     view.until(lambda: view.field("Topics"))
-    view.fill("Throttle, MB/s per broker", "0.001")
+    view.fill("Throttle (MB/s per broker)", "0.001")
     view.press("Preview", "button")
     plan = start_plan(view)
     found = wait_for_api(cluster, f"/v1/plans/{plan}", lambda found: found["progress"]["finished"] == 1)

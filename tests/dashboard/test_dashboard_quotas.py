@@ -42,7 +42,7 @@ def test_quota_of_a_client(page, broker):
     page.until_text("User:ANONYMOUS, app")
     page.until_text("Produced bytes")
     page.press("Explain")
-    page.until_text("because of producer_byte_rate (1,000 bytes per second and broker, the quota of client id app).")
+    page.until_text("producer_byte_rate (1,000 bytes per second on each broker, the quota of client id app).")
 
     page.press("Change")
     page.fill("Value for each broker", "5000.5")

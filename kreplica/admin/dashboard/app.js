@@ -90,9 +90,9 @@ function drawTools() {
 
 function showClusterInfo() {
   const info = document.getElementById("cluster-info");
-  const text = `cluster ${cluster.cluster_id}, seen by broker ${cluster.broker_id}`;
+  const text = `cluster ${cluster.cluster_id}, as reported by broker ${cluster.broker_id}`;
   if (info.textContent !== text) {
-    info.replaceChildren("cluster ", element("code", null, cluster.cluster_id), `, seen by broker ${cluster.broker_id}`);
+    info.replaceChildren("cluster ", element("code", null, cluster.cluster_id), `, as reported by broker ${cluster.broker_id}`);
   }
 }
 

@@ -52,5 +52,5 @@ def under_replicated_fault(partitions: list[TopicPartition], under_min_isr: Coll
     elif writable < len(partitions):
         consequence = f"all records can be written and read in {writable:,} of them, but fewer failures are tolerated"
     return partitions_fault(
-        "under_replicated", partitions, "lacks in-sync replicas", "lack in-sync replicas", consequence
+        "under_replicated", partitions, "is under-replicated", "are under-replicated", consequence
     )

@@ -97,7 +97,7 @@ KINDS: Mapping[str, FaultKind] = {
     ),
     "under_replicated": FaultKind(
         WARNING,
-        "Partitions lack in-sync replicas.",
+        "Partitions are under-replicated.",
         "Start the brokers of the missing replicas; the explanation of a partition names them.",
     ),
     "leader_unreachable": FaultKind(

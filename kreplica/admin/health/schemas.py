@@ -33,12 +33,12 @@ FIGURES = record(
         },
         "under_replicated_partitions": {
             **COUNT,
-            "description": "Partitions with a leader and with a replica out of sync.",
+            "description": "Partitions that have a leader and an out-of-sync replica.",
         },
         "failed_log_dirs": {**COUNT, "description": "Log directories of live brokers that failed."},
         "full_log_dirs": {**COUNT, "description": "Log directories of live brokers whose disk is full."},
         "damaged_logs": {**COUNT, "description": "Replicas on live brokers with corrupt or unreadable batches."},
-        "brokers_gone": {**COUNT, "description": "Brokers that hold replicas and are not registered."},
+        "brokers_gone": {**COUNT, "description": "Brokers that hold replicas but are not registered."},
         "brokers_silent": {**COUNT, "description": "Registered brokers that do not respond to admin requests."},
     },
     title="HealthFigures",
@@ -50,7 +50,7 @@ HEALTH = record(
         "summary": {**STRING, "description": "One sentence: the most important fault, or that all is well."},
         "figures": FIGURES,
         "faults": {**listing(FAULT), "description": "Most important first."},
-        "problems": {**listing(STRING), "description": "A sentence for each broker whose faults are not known."},
+        "problems": {**listing(STRING), "description": "A sentence for each broker whose faults are unknown."},
     },
     title="Health",
 )

@@ -104,7 +104,8 @@ class CallReader:
             raise _invalid("If-Match: this resource has no ETag", "Omit the header.")
         match = _ETAG.fullmatch(text.strip())
         if match is None:
-            raise _invalid(f"If-Match: {_shown(text)} is not one strong ETag", 'Send the value of ETag: "...", or *.')
+            detail = f"If-Match: {_shown(text)} is not a single strong ETag"
+            raise _invalid(detail, 'Send the value of ETag: "...", or *.')
         return match.group(1)
 
     # --- body --------------------------------------------------------------------------------------------------------

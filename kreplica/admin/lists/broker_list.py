@@ -44,7 +44,7 @@ LIVE = {
     },
     "connections": {**nullable(COUNT), "description": f"Open connections. {_SILENT}"},
     "log_bytes": {**nullable(COUNT), "description": f"Size of all its logs. {_SILENT}"},
-    "usable_bytes": {**nullable(COUNT), "description": f"Smallest free space of its log directories. {_SILENT}"},
+    "usable_bytes": {**nullable(COUNT), "description": f"Free space of the log directory with the least. {_SILENT}"},
     "offline_log_dirs": {**nullable(COUNT), "description": f"Failed log directories. {_SILENT}"},
     "bytes_in_rate": {**RATE_OR_NULL, "description": f"Bytes of produce requests per second. {_SILENT}"},
     "bytes_out_rate": {**RATE_OR_NULL, "description": f"Bytes of fetch responses per second. {_SILENT}"},

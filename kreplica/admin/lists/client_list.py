@@ -19,7 +19,7 @@ PATH = "/v1/clients"
 ONE = "/v1/clients/{client_instance_id}"
 
 MEMBERS = {
-    "client_instance_id": {**STRING, "description": "The client's ID, as in Kafka's tools."},
+    "client_instance_id": {**STRING, "description": "The client's ID as shown by Kafka's tools."},
     "broker_id": {**BROKER_ID, "description": "The broker that received its last request."},
     "client_id": STRING,
     "software_name": {**STRING, "description": "Client library (KIP-511), or `unknown`."},
@@ -33,8 +33,8 @@ MEMBERS = {
     "subscriptions": {**listing(STRING), "description": "Subscriptions that apply."},
     "push_interval_ms": {**COUNT, "description": "Interval between two pushes."},
     "last_request_at_ms": TIME_MS,
-    "pushed_at_ms": {**nullable(TIME_MS), "description": "Time of its last metrics; null without metrics."},
-    "pushes": {**COUNT, "description": "Pushes with metrics to this broker."},
+    "pushed_at_ms": {**nullable(TIME_MS), "description": "Time of its last push with metrics; null if unknown."},
+    "pushes": {**COUNT, "description": "Number of pushes with metrics to this broker."},
     "metrics": {**COUNT, "description": "Number of metrics in its last push."},
     "bytes": {**COUNT, "description": "Compressed size of its last push."},
 }
@@ -57,7 +57,7 @@ METRICS = record(
     {
         "labels": {**TEXTS, "description": "For example, the client's group."},
         "metrics": listing(METRIC),
-        "is_complete": {**BOOLEAN, "description": "False if there are more values than are shown."},
+        "is_complete": {**BOOLEAN, "description": "False if some values are not shown."},
     },
     title="ClientMetrics",
 )
@@ -86,7 +86,7 @@ class ClientList:
                 "GET",
                 PATH,
                 self.list_all,
-                "The clients of all brokers that request subscriptions to their metrics.",
+                "Clients that request metrics subscriptions (KIP-714) from any broker.",
                 response=COLUMNS.page_schema("clients", "Client"),
                 query=(LIMIT, AFTER, *COLUMNS.parameters()),
             ),

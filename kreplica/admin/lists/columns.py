@@ -72,7 +72,7 @@ class Columns:
     def parameters(self) -> Sequence[Parameter]:
         """Return the query parameters of the list, without ``limit`` and ``after``."""
         optional_columns = [column.name for column in self._columns.values() if not column.is_default]
-        sort = f"A column, preceded by `-` for descending order; unknown values are last. Default: `{self.key}`."
+        sort = f"A column, preceded by `-` for descending order; unknown values come last. Default: `{self.key}`."
         number = {"type": "integer", "minimum": 1, "maximum": PAGES_MAX}
         fields = "The columns of the response, separated by commas."
         if optional_columns:
@@ -115,7 +115,7 @@ class Columns:
             raise Problem(
                 400,
                 "INVALID_REQUEST",
-                f"after: this parameter requires a list that is sorted by {self.key}",
+                f"after: this parameter requires a list sorted by {self.key}",
                 what_to_do="Use the parameter page.",
             )
         used = (*fields, sort, *(condition.column for condition in conditions))

@@ -14,7 +14,7 @@ from kreplica.admin.http.problems import Problem
 CONDITIONS_MAX = 20
 
 SYNTAX = (
-    "Conditions separated by commas, which must all hold, such as `lag>1000,state=Stable`. Operators: `=`, `!=`, "
+    "Comma-separated conditions, such as `lag>1000,state=Stable`; all must be met. Operators: `=`, `!=`, "
     "`<`, `<=`, `>`, `>=`, and `~` for a substring, ignoring case. `null` denotes an unknown value."
 )
 

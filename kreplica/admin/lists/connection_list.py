@@ -46,12 +46,16 @@ COLUMNS = Columns(
             },
             is_default=True,
         ),
-        Column("is_broker", {**BOOLEAN, "description": "True for the controller and followers."}, is_default=True),
+        Column(
+            "is_broker",
+            {**BOOLEAN, "description": "True if the client is another broker: a follower or the controller."},
+            is_default=True,
+        ),
         Column("opened_at_ms", TIME_MS, is_default=True),
         Column("idle_ms", {**COUNT, "description": "Time since the last byte was received or sent."}, is_default=True),
         Column(
             "in_flight",
-            {**COUNT, "description": "Requests whose responses were not sent yet, including waiting fetches."},
+            {**COUNT, "description": "Requests whose responses have not been sent yet, including waiting fetches."},
             is_default=True,
         ),
         Column("bytes_in", {**nullable(COUNT), "description": f"Bytes received. {_KERNEL}"}, is_default=True),

@@ -70,7 +70,7 @@ _LOADS = {
     },
     "size_bytes": {**nullable(COUNT), "description": f"Size of the leaders' logs. {_UNKNOWN}"},
     "disk_bytes": {**nullable(COUNT), "description": f"Size of all replicas. {_UNKNOWN}"},
-    "records_in_rate": {**RATE_OR_NULL, "description": f"Records written per second, in the last seconds. {_UNKNOWN}"},
+    "records_in_rate": {**RATE_OR_NULL, "description": f"Records written per second, measured recently. {_UNKNOWN}"},
     "bytes_in_rate": {**RATE_OR_NULL, "description": f"Bytes written per second, as stored. {_UNKNOWN}"},
     "bytes_out_rate": {**RATE_OR_NULL, "description": f"Bytes read per second by consumers. {_UNKNOWN}"},
 }

@@ -19,7 +19,7 @@ STATES = (SUBSCRIBED, UNSUBSCRIBED, TERMINATED)
 
 TABLE = TableFormat(
     {
-        "client_instance_id": (TEXT, "IDs of the clients, as in Kafka's tools."),
+        "client_instance_id": (TEXT, "IDs of the clients as shown by Kafka's tools."),
         "broker_id": (NUMBER, "This broker."),
         "client_id": (TEXT, "`client.id`; may be empty."),
         "software_name": (TEXT, "Client library (KIP-511), or `unknown`."),

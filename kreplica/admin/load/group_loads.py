@@ -20,7 +20,7 @@ TABLE = TableFormat(
         "group": (TEXT, "IDs of the groups that this broker coordinates."),
         "coordinator": (NUMBER, "This broker."),
         "type": (TEXT, "`classic` or `consumer` (KIP-848)."),
-        "protocol_type": (TEXT, "`consumer`, `connect` and others."),
+        "protocol_type": (TEXT, "For example, `consumer` or `connect`."),
         "state": (TEXT, "State as in ListGroups."),
         "members": (NUMBER, "Number of members."),
         "topics": (TEXTS, "Topics with committed offsets, and subscribed topics."),
@@ -28,7 +28,7 @@ TABLE = TableFormat(
         "partitions_without_commit": (NUMBER, "Partitions of these topics without a committed offset."),
         "lag": (NUMBER_OR_NULL, "Unread records; in partitions without a committed offset, all records."),
         "lag_without_commit": (NUMBER, "The part of the lag in partitions without a committed offset."),
-        "last_commit_at_ms": (NUMBER_OR_NULL, "Time of the last commit; null without one."),
+        "last_commit_at_ms": (NUMBER_OR_NULL, "Time of the last commit; null if there was none."),
         "status": (TEXT, "The worst status of a partition: OK, WARN, STALLED or STOPPED."),
     }
 )

@@ -75,13 +75,13 @@ class HistoryResource:
 
     def routes(self) -> Sequence[Route]:
         """Return the routes of the histories of brokers, topics and groups."""
-        kept = f"at most {SUBJECTS_MAX} per broker, the most active ones"
+        kept = f"each broker keeps data for its {SUBJECTS_MAX} most active"
         return (
             _route(PATH, self.of_brokers, "Data for charts of the last 6 hours.", SERIES),
             _route(
                 TOPIC_PATH,
                 self.of_topic,
-                f"Data for a topic's charts of the last 6 hours; {kept}.",
+                f"Data for charts of a topic's last 6 hours; {kept} topics.",
                 TOPIC_SERIES,
                 IN_TOPIC,
                 {404: "The topic does not exist."},
@@ -89,7 +89,7 @@ class HistoryResource:
             _route(
                 GROUP_PATH,
                 self.of_group,
-                f"Data for a group's charts of the last 6 hours; {kept}.",
+                f"Data for charts of a group's last 6 hours; {kept} groups.",
                 GROUP_SERIES,
                 _IN_GROUP,
             ),
@@ -176,7 +176,7 @@ def _span(call: Call, now_ms: int) -> Span:
     from_ms, to_ms = (_absolute(call.query[name], now_ms) for name in ("from", "to"))
     to_ms = min(to_ms, now_ms)
     if from_ms > to_ms:
-        detail = "from: the start is later than the end of the range, or than now"
+        detail = "from: the start is after the end of the range, or in the future"
         raise Problem(400, "INVALID_REQUEST", detail, what_to_do="Send an earlier time.")
     return span_of(from_ms, to_ms, now_ms)
 

@@ -64,7 +64,7 @@ class RecordDeletions:
         policies = self._settings_of(name).cleanup_policy
         if "delete" not in policies:
             policy = ",".join(sorted(policies))
-            detail = f"records of {name} cannot be deleted: cleanup.policy is {policy}, without delete"
+            detail = f"records of {name} cannot be deleted: cleanup.policy is {policy} and does not include delete"
             raise KafkaError(ErrorCode.POLICY_VIOLATION, detail)
 
     async def _after(
@@ -97,7 +97,7 @@ class RecordDeletions:
         await gather(requests)
         if problems:
             deleted_count = len(offsets) - len(problems)
-            raise _failed(f"records of {deleted_count} of {len(offsets)} partitions were deleted", problems)
+            raise _failed(f"records were deleted in only {deleted_count} of {len(offsets)} partitions", problems)
 
     async def _request(
         self, leader: int, offsets: Mapping[TopicPartition, int], problems: dict[TopicPartition, str]

@@ -37,7 +37,7 @@ HEADER = record(
 SCHEMA = record(
     {
         "id": COUNT,
-        "subject": {**nullable(STRING), "description": "The subject of the topic, if several have this schema."},
+        "subject": {**nullable(STRING), "description": "The topic's subject, if several subjects have this schema."},
         "version": nullable(INTEGER),
         "type": one_of("AVRO", "PROTOBUF", "JSON"),
         "name": {**nullable(STRING), "description": "Name of the record or message in the schema."},
@@ -47,7 +47,7 @@ SCHEMA = record(
 
 PART = record(
     {
-        "format": {**STRING, "description": "How it was decoded: a name in `GET /v1/formats`; `null` if absent."},
+        "format": {**STRING, "description": "How it was decoded: a name from `GET /v1/formats`; `null` if absent."},
         "value": {"description": "The decoded value; a string for text and hex digits."},
         "size_bytes": COUNT,
         "schema": {**nullable(SCHEMA), "description": "The schema in the registry; null without one."},
@@ -92,8 +92,8 @@ MESSAGES = record(
             "description": "Merged by time across partitions; records of one partition keep their order.",
         },
         "next": {**nullable(STRING), "description": "`after` of the next page; null on the last page."},
-        "scanned": {**COUNT, "description": "Number of scanned records, without those that the next page scans again."},
-        "remaining": {**COUNT, "description": "Number of offsets that were not scanned yet."},
+        "scanned": {**COUNT, "description": "Number of scanned records, except those that the next page scans again."},
+        "remaining": {**COUNT, "description": "Number of offsets that have not been scanned yet."},
         "filter_errors": {**COUNT, "description": "Scanned records for which `filter` failed; they do not match."},
         "filter_error": {**nullable(STRING), "description": "The first failure."},
         "problems": {**listing(STRING), "description": "A sentence for each partition that could not be read."},
@@ -125,14 +125,14 @@ SCHEMA_TO_USE = record(
 
 _PART_FORMAT = {
     **FORMAT_NAME,
-    "description": f"A name of `GET /v1/formats`, or `{BASE64}`; default: `{TEXT}`.",
+    "description": f"A name from `GET /v1/formats`, or `{BASE64}`; default: `{TEXT}`.",
 }
 
 BODY = record(
     {
         "partition": {
             **nullable(PARTITION),
-            "description": "If absent, chosen by the key as in the Java client; any partition without a key.",
+            "description": "If absent, chosen by the key as in the Java client; without a key, any partition.",
         },
         "key": {"description": "A string for text, hex and base64; any JSON for other formats. Null: no key."},
         "value": {"description": "Like `key`. Null or absent: no value, which deletes the key in a compacted topic."},
@@ -205,16 +205,16 @@ ONE_PARTITION = Parameter("partition", PARTITION, "Only this partition.")
 SEARCH = Parameter(
     "search",
     {"type": "string", "maxLength": SEARCH_LENGTH_MAX},
-    "Only records with this text, case-insensitive, in the bytes of the key, the value or a header; "
+    "Only records with this text, ignoring case, in the bytes of the key, the value or a header; "
     "`/expression/` is an RE2 expression. Only the first 64 KiB of each field are searched.",
 )
 FILTER = Parameter(
     "filter",
     {"type": "string", "maxLength": FILTER_LENGTH_MAX},
-    "Only records for which this CEL expression is true: `value.total > 100`. Variables: `key`, `value` (decoded), "
-    "`headers`, `timestamp` (milliseconds since 1970), `timestamp_type`, `offset`, `partition`.",
+    "Only records for which this CEL expression is true, such as `value.total > 100`. Variables: `key`, `value` "
+    "(decoded), `headers`, `timestamp` (milliseconds since 1970), `timestamp_type`, `offset`, `partition`.",
 )
-KEY_FORMAT = Parameter("key_format", FORMAT_NAME, f"Format of keys: `{AUTO}`, or a name of `GET /v1/formats`.", AUTO)
+KEY_FORMAT = Parameter("key_format", FORMAT_NAME, f"Format of keys: `{AUTO}`, or a name from `GET /v1/formats`.", AUTO)
 VALUE_FORMAT = Parameter("value_format", FORMAT_NAME, "Format of values, like `key_format`.", AUTO)
 RAW = Parameter("raw", BOOLEAN, "True to add all bytes of keys and values, in base64.", default=False)
 CONTROL_RECORDS = Parameter("control_records", BOOLEAN, "True to include transaction markers.", default=False)
@@ -242,7 +242,7 @@ LIMIT = Parameter(
 SCAN_LIMIT = Parameter(
     "scan_limit",
     {"type": "integer", "minimum": 1, "maximum": SCANNED_MAX},
-    "Maximum number of records scanned, for at most three seconds; continue with `next`.",
+    "Maximum number of records to scan. A scan stops after three seconds; `next` continues it.",
     default=20_000,
 )
 

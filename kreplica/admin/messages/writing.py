@@ -115,7 +115,7 @@ def _explained(error: Exception, key: TopicPartition) -> Exception:
     if not isinstance(error, KafkaError) or error.code is not ErrorCode.NOT_ENOUGH_REPLICAS:
         return error
     why = f"/v1/why/partitions/{quote(key.topic)}/{key.partition}"
-    advice = f"Bring the missing replicas back: GET {why}"
+    advice = f"GET {why} explains which replicas are missing and what to do."
     return Problem(503, error.code.name, error.message, what_to_do=advice, members={"why": why})
 
 

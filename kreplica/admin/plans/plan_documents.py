@@ -126,7 +126,7 @@ REQUEST = record(
         "topic": TOPIC,
         "brokers": listing(BROKER_ID, minItems=1),
         "replication_factor": {"type": "integer", "minimum": 1, "maximum": 1000},
-        "partitions": {"type": "integer", "minimum": 1, "maximum": 100_000, "description": "The new total number."},
+        "partitions": {"type": "integer", "minimum": 1, "maximum": 100_000, "description": "New partition count."},
         "wait_ms": {**COUNT, "maximum": INT64_MAX, "description": "How long removed partitions stay readable."},
         "throttle_bytes_per_second": THROTTLE,
         "moves_at_once": {**AT_ONCE, "default": MOVES_AT_ONCE},

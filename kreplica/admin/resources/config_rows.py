@@ -20,13 +20,13 @@ UNKNOWN = "unknown"
 CONFIG = record(
     {
         "name": STRING,
-        "value": {**nullable(STRING), "description": "Null for a secret, and if no value is set."},
+        "value": {**nullable(STRING), "description": "Null for a secret, or if no value is set."},
         "default_value": {**nullable(STRING), "description": "The effective value if this one is removed."},
         "is_default": {**BOOLEAN, "description": "True if no value is set anywhere."},
         "source": one_of(*(source.name.lower() for source in Source)),
         "type": one_of(*(kind.name.lower() for kind in Type), UNKNOWN),
         "unit": {**nullable(STRING), "description": "Unit of the value, such as `ms`. Null without one."},
-        "allowed": {**nullable(STRING), "description": "Valid values in words. Null for an unknown setting."},
+        "allowed": {**nullable(STRING), "description": "Description of the valid values. Null for an unknown setting."},
         "choices": {
             **nullable(listing(STRING)),
             "description": "Valid values if they are a fixed set; for a list, those of its items. Null otherwise.",

@@ -60,7 +60,7 @@ ELECTIONS = record(
         "needed": {
             **listing(NEEDED),
             "description": "`preferred`: the preferred leader is in sync, but does not lead; "
-            "`unclean`: no leader, but a live replica.",
+            "`unclean`: the partition has no leader, but a live replica.",
         },
     },
     title="Elections",

@@ -102,7 +102,7 @@ LAG = record(
         },
         "no_commit_since_ms": {
             **nullable(TIME_MS),
-            "description": "Time since which nothing was committed although there was lag, in the stopped partitions "
+            "description": "Time since which no offset was committed despite lag, in the stopped partitions "
             "or, if the group has no members, in all partitions with lag. Null without such partitions.",
         },
         "partitions": listing(

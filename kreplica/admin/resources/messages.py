@@ -138,7 +138,7 @@ class Messages:
                 "Delete the records before a position.",
                 response=DELETED,
                 query=(IN_TOPIC, BEFORE, ONE_PARTITION),
-                problems={404: _ABSENT, 503: "A leader does not respond; its problem counts the deletions."},
+                problems={404: _ABSENT, 503: "A leader does not respond; `detail` counts the deletions."},
             ),
         )
 

@@ -49,11 +49,11 @@ KNOWN_BY_ZOOKEEPER = "Null if this broker cannot reach ZooKeeper."
 MEMBERS = {
     "topic": STRING,
     "partition": PARTITION,
-    "leader": {**nullable(BROKER_ID), "description": "Null without a leader."},
+    "leader": {**nullable(BROKER_ID), "description": "Null if the partition has no leader."},
     "leader_epoch": COUNT,
     "replicas": {**IDS, "description": "Replicas, preferred leader first."},
     "isr": {**IDS, "description": "In-sync replicas."},
-    "offline_replicas": {**IDS, "description": "Replicas on brokers that are not alive or in failed log directories."},
+    "offline_replicas": {**IDS, "description": "Replicas on dead brokers or in failed log directories."},
     "adding": {**nullable(IDS), "description": f"Replicas that are being added. {KNOWN_BY_ZOOKEEPER}"},
     "removing": {**nullable(IDS), "description": f"Replicas that will be removed after the move. {KNOWN_BY_ZOOKEEPER}"},
     "read_only": {**nullable(BOOLEAN), "description": f"True if the partition is being removed. {KNOWN_BY_ZOOKEEPER}"},

@@ -80,7 +80,7 @@ AFTER = Parameter(
 QUESTION = (
     Parameter("principal", NAME, "The user, such as `User:alice`.", default="User:ANONYMOUS"),
     Parameter("client_id", NAME, "The client ID; by default, all client IDs that were throttled."),
-    Parameter("address", NAME, "The IP address of the client, to explain connections that are not accepted."),
+    Parameter("address", NAME, "The IP address of the client, to explain delayed connections too."),
 )
 _ZNODES = (
     "/config/users/{user}",

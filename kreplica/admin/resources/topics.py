@@ -185,7 +185,7 @@ class Topics:
 
     def _reads(self) -> Sequence[Route]:
         search = Parameter("search", STRING, "Only names that contain this text, ignoring case.")
-        configs = {**listing(CONFIG), "description": "Empty without the permission DescribeConfigs."}
+        configs = {**listing(CONFIG), "description": "Empty without DescribeConfigs permission."}
         internal = Parameter("internal", BOOLEAN, "Include internal topics.", default=True)
         return (
             Route(

@@ -45,7 +45,7 @@ class QuotaUse:
     @property
     def text(self) -> str:
         of = " and ".join(f"{name.replace('_', ' ')} {value}" for name, value in self.entity.items())
-        return f"{self.limit:,.15g} {UNITS[self.quota]} and broker, the quota of {of}"
+        return f"{self.limit:,.15g} {UNITS[self.quota]} on each broker, the quota of {of}"
 
 
 @dataclass(frozen=True, slots=True)

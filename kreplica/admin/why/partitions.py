@@ -120,8 +120,9 @@ class _PartitionExplainer:
         facts, state = self._facts, self._state
         candidates = [*state.isr, *(r for r in state.eligible_leader_replicas if r not in state.isr)]
         other_replicas = [broker for broker in facts.online if broker not in candidates]
-        reason = f"{facts.key} has no leader: no replica that has all acknowledged records "
-        reason += f"({brokers_text(candidates)}) is available"
+        replicas, are = ("replica", "is") if len(candidates) == 1 else ("replicas", "are")
+        reason = f"{facts.key} has no leader: the {replicas} with all acknowledged records "
+        reason += f"({brokers_text(candidates)}) {are} unavailable"
         if other_replicas and not facts.configs.unclean_allowed:
             also = "may lack records and cannot become leader because unclean.leader.election.enable is false"
             return f"{reason}; {brokers_text(other_replicas)} {also}."

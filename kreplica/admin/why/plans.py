@@ -59,7 +59,7 @@ def _summary(read: PlanRead) -> str:
             return f"{what} waits for the controller to start it."
         case PlanState.RUNNING:
             failed = f", {progress.failed} failed" if progress.failed else ""
-            return f"{what} runs: {done}, {progress.moving} in progress, {progress.waiting} waiting{failed}."
+            return f"{what} is running: {done}, {progress.moving} in progress, {progress.waiting} waiting{failed}."
         case PlanState.CANCELLING:
             back = "all its moves are reverted" if plan.rollback else "ongoing moves are reverted"
             return f"{what} is being cancelled, and {back}: {progress.moving} in progress."
@@ -126,7 +126,7 @@ def _advice(plan: Plan, moving: Sequence[NumberedStep], live: Sequence[int]) -> 
         yield Advice(f"Start broker {broker}.")
     if plan.throttle_bytes_per_second is not None:
         body = {"throttle_bytes_per_second": 2 * plan.throttle_bytes_per_second}
-        yield Advice("Double its throttle.", ("PATCH", path, body))
+        yield Advice("Double the throttle.", ("PATCH", path, body))
     if plan.state is not PlanState.CANCELLING:
-        yield Advice("Cancel it and revert its ongoing moves.", ("POST", f"{path}/cancel", {"rollback": False}))
-        yield Advice("Cancel it and revert all its moves.", ("POST", f"{path}/cancel", {"rollback": True}))
+        yield Advice("Cancel the plan and revert its ongoing moves.", ("POST", f"{path}/cancel", {"rollback": False}))
+        yield Advice("Cancel the plan and revert all its moves.", ("POST", f"{path}/cancel", {"rollback": True}))

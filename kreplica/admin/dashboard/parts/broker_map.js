@@ -20,7 +20,7 @@ const ROLES = {
 /** @param {import("../shell/page.js").Page} page */
 export function brokerMap(page) {
   const rows = element("div", { class: "map", role: "grid", "aria-label": "Replicas by broker" });
-  const description = element("p", { class: "map-description small", "aria-live": "off" }, "Point to a cell, or move to one with the arrow keys.");
+  const description = element("p", { class: "map-description small", "aria-live": "off" }, "Point at a cell, or move to one with the arrow keys.");
   const partitionTable = table({
     caption: "Replicas by partition",
     keyOf: ({ topic, partition }) => `${topic}-${partition}`,

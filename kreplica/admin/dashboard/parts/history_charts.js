@@ -13,7 +13,7 @@ const RANGE_MIN_MS = 120_000;
 const BROKER_CHARTS = [
   { title: "Throughput", series: [["bytes_in", "In"], ["bytes_out", "Out"]], format: rate, minTop: 1000 },
   {
-    title: "Processing time", series: [["produce_ms", "Produce"], ["fetch_ms", "Fetch"], ["queue_ms", "In the queue (99%)"]],
+    title: "Processing time", series: [["produce_ms", "Produce"], ["fetch_ms", "Fetch"], ["queue_ms", "Queue delay (p99)"]],
     format: milliseconds, minTop: 1, note: "Mean time of requests to which the broker responds at once, and the delay before it reads a request.",
   },
   {

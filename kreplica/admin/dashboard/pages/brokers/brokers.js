@@ -116,7 +116,7 @@ function matrixTable() {
     columns: [
       { header: "Topic", names: true, part: linkPart(({ name }) => href(["topic", name]), ({ name }) => name) },
       { header: "Partitions", numeric: true, text: ({ partitions }) => count(partitions) },
-      { header: "Leaders of replicas, by broker", text: ({ brokers }) => brokers.map(({ broker_id: id, leaders, replicas }) => `${id}: ${leaders} of ${replicas}`).join(", ") },
+      { header: "Leading replicas, by broker", text: ({ brokers }) => brokers.map(({ broker_id: id, leaders, replicas }) => `${id}: ${leaders} of ${replicas}`).join(", ") },
     ],
   });
 }

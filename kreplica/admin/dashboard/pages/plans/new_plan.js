@@ -76,12 +76,12 @@ function kindChoice(selected, selectKind) {
 }
 
 function generalFields() {
-  const throttle = field({ label: "Throttle, MB/s per broker", name: "throttle", type: "number", min: 0.001, step: "any", hint: "Empty: no limit." });
+  const throttle = field({ label: "Throttle (MB/s per broker)", name: "throttle", type: "number", min: 0.001, step: "any", hint: "Empty: no limit." });
   const movesAtOnce = field({ label: "Concurrent moves per broker", name: "moves_at_once", type: "number", min: 1, hint: "Empty: 5." });
   const comment = field({ label: "Comment", name: "comment", autocomplete: "off", hint: "A note that is shown with the plan." });
   const force = checkbox({ label: "Continue even if the last in-sync replica would be removed", name: "force" });
   const summary = element("summary");
-  setText(summary, "Speed, comment");
+  setText(summary, "Speed and comment");
   return {
     node: element("details", { open: true }, summary,
       element("div", { class: "stack" }, element("div", { class: "pair" }, throttle.node, movesAtOnce.node), comment.node, force.node)),

@@ -26,7 +26,7 @@ const KINDS = {
   },
   reassign,
   add_partitions: partitionTotal(() => null),
-  remove_partitions: partitionTotal(() => field({ label: "Wait for consumers, minutes", name: "wait", type: "number", min: 0, step: "any",
+  remove_partitions: partitionTotal(() => field({ label: "Wait for consumers (minutes)", name: "wait", type: "number", min: 0, step: "any",
     hint: "Time for known groups to read the remaining records. Empty: the cluster's default." })),
 };
 

@@ -14,7 +14,7 @@ const ROWS_MAX = 200;
 /** @param {string} name @param {number} partitions  the current number */
 export function addPartitions(name, partitions) {
   const number = field({ label: "New number of partitions", type: "number", min: partitions + 1, value: String(partitions + 1), required: true,
-    hint: `It has ${partitions}. Afterwards, keys map to different partitions, so records with the same key are not in order across the change.` });
+    hint: `The topic has ${partitions}. Afterwards, keys map to different partitions, so old and new records with the same key may be read out of order.` });
   return confirmWrite({
     title: `Add partitions to topic “${name}”`,
     method: "PATCH",
@@ -23,7 +23,7 @@ export function addPartitions(name, partitions) {
       nodes: [number.node],
       read() {
         const total = Number(number.input.value);
-        return areValid(number) ? { body: { partitions: total }, done: `The topic ${name} gets ${pluralize(total, "partition")}.` } : null;
+        return areValid(number) ? { body: { partitions: total }, done: `The topic ${name} now has ${pluralize(total, "partition")}.` } : null;
       },
     },
     confirm: "Add partitions",
