@@ -87,7 +87,7 @@ def _print_version(context: click.Context, _: click.Parameter, is_given: bool) -
 def main() -> None:
     """Command-line tools for kreplica, a replicated log server that speaks the Kafka protocol.
 
-    The cluster is taken from the first of these that is set: --admin, --profile, KREPLICA_ADMIN, KREPLICA_PROFILE, the
+    The first of these that is set selects the cluster: --admin, --profile, KREPLICA_ADMIN, KREPLICA_PROFILE, the
     current profile (`kreplica profile use`); otherwise it is the cluster that `kreplica start` started on this machine.
 
     Exit status: 0 for success, 1 if the operation was rejected or failed, 2 for invalid arguments.

@@ -19,14 +19,15 @@ _RULES = [name.replace("_", "-") for name in RULE_NAMES]
 @click.argument("design", required=False, type=click.Choice(list(STORM_DESIGNS)))
 @click.argument("seed", required=False, type=click.IntRange(min=0))
 @click.option("--repair", "repairs", multiple=True, type=click.Choice(_RULES), metavar="RULE",
-              help="Run the same steps with this rule repaired; may be repeated.  "
+              help="Replay the steps with the repaired version of this rule; may be repeated.  "
               f"Rules: {', '.join(_RULES)}.")  # fmt: skip
 def command(design: str | None, seed: int | None, repairs: tuple[str, ...]) -> None:
     """Print the steps by which a storm violates a guarantee of the design `race` or `leader`.
 
     A storm is a random sequence of steps, chosen by the seed.  The command removes the steps that are not necessary for
-    the violation.  With --repair, steps that the repaired rule prevents are omitted.  The exit status is 1 if a
-    guarantee is violated.  Without arguments, the command lists the published storms.
+    the violation.  With --repair, it shows whether repaired rules prevent the violation; steps that they rule out are
+    omitted.  The exit status is 1 if a guarantee is violated.  Without arguments, the command lists the published
+    storms.
     """
     if design is None or seed is None:
         for each in PUBLISHED:

@@ -95,9 +95,10 @@ class ListColumns:
         screen.table(titles, [[column.text(row) for column in columns] for row in rows], empty_text=empty_text)
 
     def _note(self) -> str:
-        """Return which names to use in ``--filter`` and ``--sort`` instead of columns that combine fields."""
+        """Return a hint that names the fields to filter and sort by, for each column that combines several fields."""
         combined = {name: column.fields for name, column in self._columns.items() if name not in column.fields}
-        return "".join(f" Instead of {name}, use {', '.join(fields)}." for name, fields in combined.items())
+        hint = " To filter or sort by {}, use its fields {}."
+        return "".join(hint.format(name, ", ".join(fields)) for name, fields in combined.items())
 
     def _selected(self, options: ListOptions) -> list[ListColumn]:
         return [self._columns.get(name) or plain(name) for name in options.fields or self._default]

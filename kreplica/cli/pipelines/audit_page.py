@@ -225,7 +225,7 @@ def _notes(report: AuditReport) -> str:
     if compacted:
         notes.append(f"{count_text(compacted, 'batch', 'batches')} of compacted topics differ because of compaction")
     if report.taken_over:
-        notes.append(f"{count_text(report.taken_over, 'partition')}: results of an earlier run")
+        notes.append(f"{count_text(report.taken_over, 'partition')}: results reused from an earlier run")
     if not notes:
         return ""
     items = "".join(f"<li>{escape(each)}</li>" for each in notes[:ROWS_MAX])

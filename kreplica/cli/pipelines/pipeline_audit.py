@@ -173,7 +173,7 @@ def _print_report(report: AuditReport, screen: Screen) -> None:
     if len(report.notes) > NOTES_SHOWN:
         screen.line(f"... and {len(report.notes) - NOTES_SHOWN:,} more notes")
     if report.taken_over:
-        screen.line(f"{count_text(report.taken_over, 'partition')}: results of an earlier run")
+        screen.line(f"{count_text(report.taken_over, 'partition')}: results reused from an earlier run")
     rate = report.read_bytes / max(report.seconds, 1e-3) / 1e9
     took = f"{bytes_text(report.read_bytes)} in {seconds_text(report.seconds)}, {rate:.2f} GB/s"
     screen.line(f"{count_text(report.batches, 'batch', 'batches')}, {took}")
