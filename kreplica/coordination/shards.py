@@ -121,13 +121,14 @@ class Shards(Generic[S]):
         shard = self.shard_of(name)
         leader_state = self._led_partition_of(name).partition.leader_state
         if leader_state is None or not leader_state.has_lease:
-            raise KafkaError(ErrorCode.NOT_COORDINATOR, "another broker may be coordinator: no connection to ZooKeeper")
+            text = "another broker may be the coordinator: ZooKeeper is unreachable"
+            raise KafkaError(ErrorCode.NOT_COORDINATOR, text)
         return shard
 
     def _led_partition_of(self, name: str) -> _LedPartition[S]:
         count = self._count()
         if count is None:
-            raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{self.topic} is not known to this broker yet")
+            raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"this broker has no metadata of {self.topic} yet")
         entry = self._led_partitions.get(partition_of(name, count))
         if entry is None:
             raise KafkaError(ErrorCode.NOT_COORDINATOR)

@@ -124,7 +124,11 @@ class GroupCoordinator:
         shard = self._current_shard(group_id)
         config = self._config
         if not config.session_timeout_ms_min <= request.session_timeout_ms <= config.session_timeout_ms_max:
-            raise KafkaError(ErrorCode.INVALID_SESSION_TIMEOUT, f"{request.session_timeout_ms} ms")
+            raise KafkaError(
+                ErrorCode.INVALID_SESSION_TIMEOUT,
+                f"{request.session_timeout_ms} ms is not between group.min.session.timeout.ms "
+                f"({config.session_timeout_ms_min}) and group.max.session.timeout.ms ({config.session_timeout_ms_max})",
+            )
         if request.member_id != UNKNOWN_MEMBER and shard.group(group_id) is None:
             raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, request.member_id)
         return shard.classic(group_id, request.client_host)

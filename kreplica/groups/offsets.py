@@ -130,7 +130,7 @@ class Offsets:
                 batch.append(now_ms, offset_key(prefix, partition), value)
                 if batch.record_count % STEP_OFFSETS == 0:
                     if batch.size > size_max:
-                        raise KafkaError(ErrorCode.MESSAGE_TOO_LARGE, f"more than {size_max} bytes of offsets")
+                        raise KafkaError(ErrorCode.MESSAGE_TOO_LARGE, f"the committed offsets exceed {size_max} bytes")
                     yield
         return batch
 

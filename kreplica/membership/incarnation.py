@@ -95,7 +95,7 @@ class Incarnations:
         directories = self._directories.directories
         missing = [key for directory in directories for key in directory.missing]
         if missing:
-            log.warn("missing logs: {missing}", missing=", ".join(map(str, missing[:10])))
+            log.warn("logs are missing from the log directories: {missing}", missing=", ".join(map(str, missing[:10])))
         # A truncated log may only lack records that were never acknowledged, but that cannot be distinguished from a
         # loss of the device.
         missing += [key for directory in directories for key in directory.truncated_logs]

@@ -103,7 +103,10 @@ async def register(reactor: Reactor, client: ZooKeeperClient, registration: Brok
         )
         if old.endpoints != registration.endpoints:
             raise in_use
-        log.info("waiting for the session in which broker {id} was registered to end", id=registration.broker_id)
+        log.info(
+            "broker {id} is still registered in an earlier ZooKeeper session; waiting for the end of that session",
+            id=registration.broker_id,
+        )
         interruptions: list[SessionState] = []
         forget = client.on_session_event(interruptions.append)
         try:

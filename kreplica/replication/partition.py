@@ -349,7 +349,7 @@ class Partition:
             appended = append_as_follower(log, records, now_ms=now_ms, leader_epoch=self.leadership.leader_epoch)
             if not appended.size:
                 # An error causes a backoff; an immediate fetch would return the same bytes.
-                raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"no whole batch at offset {log.log_end_offset}")
+                raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"no complete batch at offset {log.log_end_offset}")
         end_offset = log.log_end_offset
         if leader_log_start_offset > log.log_start_offset:
             log.advance_log_start_offset(min(leader_log_start_offset, end_offset))

@@ -89,7 +89,7 @@ def _parse_endpoint(item: str, protocols: Mapping[str, str]) -> Endpoint:
     name, address, host, port = match.groups()
     name = name.upper()
     if int(port) > 65535:
-        raise ValueError(f"{item!r}: the port is not from 0 to 65535")
+        raise ValueError(f"{item!r}: the port is not between 0 and 65535")
     protocol = protocols.get(name)
     if protocol is None:
         raise ValueError(f"{item!r}: listener.security.protocol.map has no protocol for {name}")

@@ -244,7 +244,7 @@ class TransactionCoordinator:
 
         waiting = Deferred.fromCoroutine(decide_again())
         self._waiting[waiting] = None
-        waiting.addErrback(lambda failure: log.failure("cannot decide with a new producer id", failure))
+        waiting.addErrback(lambda failure: log.failure("cannot continue with a new producer ID", failure))
         waiting.addCallback(lambda _: self._waiting.pop(waiting, None))
 
 

@@ -89,7 +89,7 @@ def test_damaged_header_is_named(data: bytes, message: str) -> None:
 
 def test_damaged_steps_and_outcomes_are_named() -> None:
     """Errors contain the znode of the chunk."""
-    with pytest.raises(ZnodeError, match=r"/x/steps/00000001: unknown action 'jump'; known are move"):
+    with pytest.raises(ZnodeError, match=r"/x/steps/00000001: unknown action 'jump'; the actions are move"):
         documents.decode_steps("/x/steps/00000001", b'{"version":1,"steps":[["jump","t",0,[1],[2],0]]}')
     with pytest.raises(ZnodeError, match="unknown step state 'z'"):
         documents.decode_outcomes("/x/progress/00000001", b'{"version":1,"steps":"wz"}')

@@ -178,7 +178,7 @@ def test_start_without_the_server(
     async def scenario(scene: Brokers) -> None:
         _, response = await authenticate(scene, server.token())
         assert json.loads(response["auth_bytes"]) == INVALID
-        assert any("cannot read the keys of tokens" in text and "status 503" in text for text in logged)
+        assert any("cannot read the signing keys" in text and "status 503" in text for text in logged)
         keys, failures = key_families(scene.brokers[0].bearer_tokens.sources)
         assert [(sample.labels, sample.value) for sample in keys.samples] == [((f"{server.url}/keys",), 0.0)]
         assert failures.samples[0].value > 0

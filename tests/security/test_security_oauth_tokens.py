@@ -112,7 +112,7 @@ def rejected_tokens() -> list[tuple[str, str]]:
         (token(exp=float("nan")), "the claim exp is not a number"),
         (token(iat=None), "the claim iat is missing"),
         (token(iat=NOW_S + 301), "expires before its validity begins"),
-        (token(nbf=NOW_S + 31), "is not valid before 31 seconds have passed"),
+        (token(nbf=NOW_S + 31), "will not be valid for another 31 seconds"),
         (token(aud="x"), "not issued for other or kafka (expected.audience)"),
         (token(aud=None), "the claim aud is missing"),
         (token(iss="https://evil.example"), "not issued by https://issuer.example (expected.issuer)"),

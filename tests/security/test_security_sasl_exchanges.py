@@ -197,7 +197,7 @@ def test_jaas() -> None:
         ("Module required username=\"x", "column 26: a quotation mark is missing"),
         ("Module required username x;", 'column 17: expected name="value"'),
         ("Module required username=x", "column 27: expected ; at the end"),
-        ("Module required; Other required;", "column 18: expected one login module only"),
+        ("Module required; Other required;", "column 18: expected only one login module"),
     ],
 )
 def test_invalid_jaas(text: str, message: str) -> None:

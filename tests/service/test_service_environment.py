@@ -43,7 +43,7 @@ def test_broker_with_variables_and_another_address(tmp_path: Path, monkeypatch: 
     [
         (["standalone", "--interface", "localhost"], "'localhost' is not an IPv4 address"),
         (["standalone", "--interface", "0.0.0.0", "--brokers", "2"], "listen on loopback only"),
-        (["broker"], "--config FILE is needed"),
+        (["broker"], "--config FILE is required"),
     ],
 )
 def test_invalid_options(words: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -106,7 +106,7 @@ def test_invalid_line_in_the_settings_file(tmp_path):
     ("arguments", "expected"),
     [
         ((), "standalone, broker or coordinator"),
-        (("broker",), "--config FILE is needed"),
+        (("broker",), "--config FILE is required"),
         (("standalone", "--port", "http"), "is not a port"),
         (("standalone", "--brokers", "0"), "is not a number of brokers"),
         (("standalone", "--log-format", "xml"), "text or json"),

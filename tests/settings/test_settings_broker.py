@@ -191,7 +191,7 @@ def test_one_port_for_ipv4_and_ipv6():
         ("listeners=9092", "'9092' is not NAME://host:port"),
         ("listeners=PLAINTEXT://a:b", "is not NAME://host:port"),
         ("listeners=PLAINTEXT://::1:9092", "IPv6 address needs brackets"),
-        ("listeners=PLAINTEXT://a:65536", "the port is not from 0 to 65535"),
+        ("listeners=PLAINTEXT://a:65536", "the port is not between 0 and 65535"),
         ("listeners=,", "at least one listener"),
         ("listeners=PLAINTEXT://a:1,plaintext://b:2", "the listener PLAINTEXT is listed twice"),
         ("listeners=CLIENT://a:1", "listener.security.protocol.map has no protocol for CLIENT"),

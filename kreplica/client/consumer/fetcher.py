@@ -268,7 +268,7 @@ class Fetcher:
             state.preferred = replica
             state.preferred_until_s = self._reactor.seconds() + self._cluster.options.metadata_age_s_max
         else:  # the replica is newer than the metadata
-            self.back_off(state, LeaderUnknown(f"replica {replica} of {state.key} is not known yet"))
+            self.back_off(state, LeaderUnknown(f"broker {replica}, a replica of {state.key}, is unknown"))
 
     # --- failures ---
 

@@ -69,7 +69,7 @@ class ConsumerOptions:
             group = GroupOptions(group_id=self.group_id)
         if group is not None:
             if self.group_id not in (None, group.group_id):
-                raise ValueError(f"group_id contradicts group: {self.group_id!r} and {group.group_id!r}")
+                raise ValueError(f"group_id {self.group_id!r} differs from group.group_id {group.group_id!r}")
             if self.rack_id and group.rack is None:
                 group = replace(group, rack=self.rack_id)
             object.__setattr__(self, "group", group)

@@ -190,7 +190,7 @@ def decode_steps(path: str, data: bytes) -> tuple[Step, ...]:
     with Reader(path):
         unknown = sorted({str(row[0]) for row in document["steps"]}.difference(_ACTIONS))
         if unknown:
-            raise ValueError(f"unknown action {unknown[0]!r}; known are {', '.join(_ACTIONS)}")
+            raise ValueError(f"unknown action {unknown[0]!r}; the actions are {', '.join(_ACTIONS)}")
         return tuple(_decode_step(*row) for row in document["steps"])
 
 

@@ -35,13 +35,14 @@ def sync(group: ClassicGroupState, request: Sync, respond: SyncCallback) -> None
 
 
 def _check_protocol(group: ClassicGroupState, request: Sync) -> None:
-    for expected, selected in (
-        (request.protocol_type, group.roster.protocol_type),
-        (request.protocol_name, group.protocol),
+    for name, expected, selected in (
+        ("protocol type", request.protocol_type, group.roster.protocol_type),
+        ("protocol", request.protocol_name, group.protocol),
     ):
         if expected is not None and expected != selected:
             raise KafkaError(
-                ErrorCode.INCONSISTENT_GROUP_PROTOCOL, f"expected {expected!r}, but the group has {selected!r}"
+                ErrorCode.INCONSISTENT_GROUP_PROTOCOL,
+                f"the request has the {name} {expected!r}, but the group has {selected!r}",
             )
 
 

@@ -160,7 +160,7 @@ class FollowerState:
             code = ErrorCode.of(row["error_code"])
             if code is ErrorCode.OFFSET_OUT_OF_RANGE:
                 return NextStep.FIND_RANGE
-            raise KafkaError(code, "returned by the leader")
+            raise KafkaError(code, "the leader returned this error")
         diverging = row.get("diverging_epoch", _NO_DIVERGENCE)
         if diverging != _NO_DIVERGENCE:
             self._diverged(diverging["epoch"], diverging["end_offset"])

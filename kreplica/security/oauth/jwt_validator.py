@@ -121,7 +121,7 @@ class JwtValidator:
         if expires_ms < max(issued_ms, starts_ms or 0):
             raise InvalidToken("the token expires before its validity begins")
         if starts_ms is not None and now_ms + rules.clock_skew_ms < starts_ms:
-            raise InvalidToken(f"the token is not valid before {(starts_ms - now_ms) // 1000} seconds have passed")
+            raise InvalidToken(f"the token will not be valid for another {(starts_ms - now_ms) // 1000} seconds")
         scope_claim(claims, rules.scope_claim)
         return BearerToken(text_claim(claims, rules.sub_claim), expires_ms)
 

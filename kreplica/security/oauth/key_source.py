@@ -120,7 +120,7 @@ class KeySource:
             self.failures += 1
             delay_s = self.schedule.backoff_s(self.failures)
             log.warn(
-                "cannot read the keys of tokens from {place}, next attempt in {delay:.1f} s: {reason}",
+                "cannot read the signing keys from {place}; next attempt in {delay:.1f} s: {reason}",
                 place=self.place,
                 delay=delay_s,
                 reason=str(error),
@@ -136,7 +136,8 @@ class KeySource:
     def _replace(self, keys: KeySet) -> None:
         if keys.keys != self.keys.keys or self.failures:
             ignored = "".join(f"; {reason}" for reason in dict.fromkeys(keys.ignored))
-            log.info("{count} keys from {place}{ignored}", count=len(keys.keys), place=self.place, ignored=ignored)
+            text = "read {count} signing keys from {place}{ignored}"
+            log.info(text, count=len(keys.keys), place=self.place, ignored=ignored)
         self.keys = keys
 
     def _read_after(self, delay_s: float) -> None:

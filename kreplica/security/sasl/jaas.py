@@ -51,7 +51,7 @@ def _entry(text: str, tokens: list[tuple[str, bool, int]]) -> JaasEntry:
         if at == len(tokens):
             raise _error(text, len(text), "expected ; at the end")
     if at + 1 < len(tokens):
-        raise _error(text, tokens[at + 1][2], "expected one login module only")
+        raise _error(text, tokens[at + 1][2], "expected only one login module")
     return JaasEntry(tokens[0][0], options)
 
 

@@ -46,7 +46,7 @@ class OAuthBearerServer:
         except InvalidToken as error:
             return self._reject(str(error), error.missing_scope)
         if authorization_id not in ("", found.user):
-            raise AuthenticationError("the client requests to act as another user")
+            raise AuthenticationError("the client asks to act as another user")
         self.user, self.expires_ms = found.user, found.expires_ms
         return b""
 

@@ -38,7 +38,7 @@ class PlainServer:
         if known is None or not is_right:
             raise AuthenticationError("invalid user name or password")
         if authorization not in ("", user):
-            raise AuthenticationError("the client requests to act as another user")
+            raise AuthenticationError("the client asks to act as another user")
         self.user = user
         return b""
 

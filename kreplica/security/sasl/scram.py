@@ -147,7 +147,7 @@ class ScramServer:
         authorization, bare, user, client_nonce, extensions = match.groups()
         self._claimed = _unescape(user)
         if authorization is not None and _unescape(authorization[2:]) not in ("", self._claimed):
-            raise AuthenticationError("the client requests to act as another user")
+            raise AuthenticationError("the client asks to act as another user")
         self._credential = self._token() if _has_token(extensions) else self._credential_of(self._claimed)
         if self._credential is None:
             raise AuthenticationError("invalid user name or password")

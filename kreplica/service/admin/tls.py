@@ -54,7 +54,7 @@ def load_admin_tls(disk: Disk, settings: BrokerSettings) -> ServerTls:
     key = read_file(disk, KEY, settings[KEY])
     blocks = [_PEM_HEADER + each for each in certificates.split(_PEM_HEADER)[1:]]
     if not blocks:
-        raise SettingsError(f"{CERTIFICATE}: {settings[CERTIFICATE]} has no PEM certificate")
+        raise SettingsError(f"{CERTIFICATE}: {settings[CERTIFICATE]} contains no PEM certificate")
     own, *chain = blocks
     try:
         pair: Any = PrivateCertificate.loadPEM(own + key)
@@ -91,7 +91,7 @@ def _request_client_certificates(context: Any, disk: Disk, settings: BrokerSetti
     except (ValueError, SslError) as error:
         raise SettingsError(f"{CLIENT_CA}: {path} is not a PEM file with certificates: {error}") from None
     if not authorities:
-        raise SettingsError(f"{CLIENT_CA}: {path} has no PEM certificate")
+        raise SettingsError(f"{CLIENT_CA}: {path} contains no PEM certificate")
     for each in authorities:
         context.get_cert_store().add_cert(each)
         context.add_client_ca(each)

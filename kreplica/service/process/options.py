@@ -139,7 +139,7 @@ class StandaloneOptions(_Options):
         if self["secured"] and self["processes"]:
             raise usage.UsageError("--secured and --processes cannot be combined")
         if self["bootstrap-port"] and not self["processes"]:
-            raise usage.UsageError("--bootstrap-port needs --processes")
+            raise usage.UsageError("--bootstrap-port requires --processes")
         if self["brokers"] > 1 and not IPv4Address(self["interface"]).is_loopback:
             raise usage.UsageError("--interface: several brokers in one process listen on loopback only")
 
@@ -160,7 +160,7 @@ class BrokerOptions(_Options):
     def postOptions(self) -> None:
         super().postOptions()
         if self["config"] is None and not self["environment"]:
-            raise usage.UsageError("--config FILE is needed; etc/kreplica/broker.properties is an example")
+            raise usage.UsageError("--config FILE is required; etc/kreplica/broker.properties is an example")
 
 
 class CoordinatorOptions(_Options):
@@ -207,7 +207,7 @@ class Options(usage.Options):
 
     def postOptions(self) -> None:
         if self.subCommand is None:
-            raise usage.UsageError("name a command: standalone, broker or coordinator")
+            raise usage.UsageError("specify a command: standalone, broker or coordinator")
 
 
 def _with_new_name(word: str) -> str:

@@ -118,7 +118,7 @@ def _decode(buffer: bytes, sections: Sequence[Section], with_headers: bool) -> D
     words = words_of(buffer)
     length, position = _varints(words, starts)
     if not (position + length == ends).all():
-        raise ValueError("a length does not fit")
+        raise ValueError("the length of a record differs from its size")
     time_delta, position = _varints(words, position + 1)  # record attributes are unused
     offset_delta, position = _varints(words, position)
     key_size, key_start = _varints(words, position)
@@ -131,7 +131,7 @@ def _decode(buffer: bytes, sections: Sequence[Section], with_headers: bool) -> D
     fits &= (key_size < len(buffer)) & (value_size < len(buffer))  # the sums did not overflow 64 bits
     fits &= np.where(has_no_headers, headers_start == ends, headers_start < ends)
     if not fits.all():
-        raise ValueError("a record does not fit")
+        raise ValueError("the fields of a record exceed its length")
     offsets = np.repeat([section.header.base_offset for section in sections], counts) + offset_delta
     _check_offsets(offset_delta, sections, counts)
     timestamps, types = _times(time_delta, sections, counts)
@@ -222,7 +222,7 @@ def _times(deltas: Numbers, sections: Sequence[Section], counts: list[int]) -> t
         base = np.repeat([section.header.base_timestamp for section in sections], counts)
         times = base + deltas
         if (((base >= 0) == (deltas >= 0)) & ((times >= 0) != (base >= 0))).any():
-            raise ValueError(f"a timestamp beyond {INT64_END}")
+            raise ValueError(f"a timestamp is beyond {INT64_END}")
         if any(is_append_time):
             own = np.repeat([section.header.max_timestamp for section in sections], counts)
             times = np.where(np.repeat(is_append_time, counts), own, times)

@@ -64,5 +64,9 @@ def mark_closed(
     except OSError as error:
         if not is_temporary(error):
             raise
-        _log.warn("{path}: the next start opens the files of each log: {error}", path=directory, error=str(error))
+        _log.warn(
+            "{path}: the states of the closed logs were not written, so the next start opens every log: {error}",
+            path=directory,
+            error=str(error),
+        )
     write_clean_shutdown(disk, f"{directory}/{CLEAN_SHUTDOWN}", broker_epoch)

@@ -159,7 +159,7 @@ class TransactionIndexCheck:
     def _check_fields(self, entry: AbortedEntry) -> Iterator[Mismatch]:
         aborted, previous = entry.aborted, self._previous
         if entry.version != 0:
-            yield entry.start, f"version {entry.version}, only 0 is known"
+            yield entry.start, f"version {entry.version}; only version 0 is supported"
         if aborted.last_offset < self._base_offset or aborted.first_offset > aborted.last_offset:
             yield entry.start, f"invalid offsets {aborted.first_offset} to {aborted.last_offset} of a transaction"
         if previous is not None and aborted.last_offset < previous.aborted.last_offset:

@@ -221,7 +221,7 @@ def _check_records(facts: RecordFacts, config: LogConfig, accepted: TimestampRan
                 f"Timestamp {timestamp_ms} is out of range: it must be between {accepted.earliest_ms} "
                 f"and {accepted.latest_ms}.",
             )
-        raise RecordsRejected("records with a timestamp out of range", rejected, ErrorCode.INVALID_TIMESTAMP)
+        raise RecordsRejected("some timestamps are out of range", rejected, ErrorCode.INVALID_TIMESTAMP)
     if rejected:
         raise RecordsRejected("the topic is compacted, and some records have no key", rejected)
 

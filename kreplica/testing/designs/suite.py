@@ -13,10 +13,10 @@ FULL_PARTITIONS_MAX = 1_000
 CROSS_PARTITIONS_MAX = 10_000
 
 SUBSET_RULE = (
-    f"Up to {FULL_PARTITIONS_MAX:,} partitions: every combination.  Up to {CROSS_PARTITIONS_MAX:,}: every number of "
-    "brokers with the middle round trip, and every round trip with the first number of brokers.  Above: the first "
-    "number of brokers with the middle round trip.  Calls one by one: up to "
-    f"{CROSS_PARTITIONS_MAX:,} partitions, with the first number of brokers and the last round trip."
+    f"With up to {FULL_PARTITIONS_MAX:,} partitions, every combination is run.  With up to {CROSS_PARTITIONS_MAX:,}, "
+    "every number of brokers is combined with the middle round trip, and every round trip with the first number of "
+    "brokers.  With more, only the first number of brokers is combined with the middle round trip.  Unpipelined calls "
+    f"are run with up to {CROSS_PARTITIONS_MAX:,} partitions, the first number of brokers and the last round trip."
 )
 
 

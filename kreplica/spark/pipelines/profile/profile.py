@@ -69,7 +69,7 @@ def profile(
     :raise KreplicaError: brokers or files cannot be read.
     """
     if not 0 < sample <= 1:
-        raise ValueError(f"a sample of {sample:g} is not in (0, 1]")
+        raise ValueError(f"the sample {sample:g} is not a fraction above 0 and up to 1")
     if any(name.lower() == "kafka.isolation.level" for name in options):
         raise ValueError("option 'kafka.isolation.level' is not supported: all transactions are profiled")
     source = source_options(options, is_streaming=False)
