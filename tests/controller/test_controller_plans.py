@@ -205,7 +205,7 @@ def test_an_impossible_addition_fails():
     make(scene, [step(1, (), (2, 9))])
     assert letters(scene) == "x"
     assert header(scene).state is PlanState.FAILED
-    assert "the request for it was rejected: brokers are not live: [9]" in str(header(scene).reason)
+    assert "its request was rejected: brokers are not live: [9]" in str(header(scene).reason)
 
 
 def test_a_withdrawn_removal_fails():
@@ -214,7 +214,7 @@ def test_a_withdrawn_removal_fails():
     make(scene, [step(1, (2,), ())], wait_ms=60_000)
     scene.run(scene.zookeeper.delete(znodes.partitions_remove_path("t", 1)))
     scene.settle(3)
-    assert header(scene).reason == "1 of 1 steps failed: t-1: the request for it was withdrawn"
+    assert header(scene).reason == "1 of 1 steps failed: t-1: its request was withdrawn"
     assert znode(scene).read_only == frozenset()
 
 

@@ -280,7 +280,7 @@ def test_authorizer_that_raises(scene):
 
     permissions = Permissions(Failing(), reported.append)
     assert not permissions.allows(Request, Operation.READ, Resource(ResourceType.TOPIC, "t"))
-    assert reported == ["checking if ::1 may read topic t"]
+    assert reported == ["checking whether ::1 may read topic t"]
     assert permissions.rejections == 1
 
 

@@ -116,7 +116,7 @@ class RawResponse:
 class Download:
     """A file that is sent while it is generated.
 
-    :param name: proposed name of the file, in ASCII.
+    :param name: suggested file name, in ASCII.
     :param parts: closed (``aclose``) when the client disconnects; after an error, the connection is closed early.
     """
 

@@ -174,18 +174,18 @@ class Brokers:
         return JsonResponse({**row, "log_dirs": log_dirs, "faults": faults, "problems": problems})
 
     async def _read_metrics(self, call: Call, selection: Selection) -> tuple[Mapping[int, Row], Sequence[str]]:
-        """Return the live metrics of all brokers if the request needs them, and why some are not known."""
+        """Return the live metrics of all brokers if the request needs them, and why some are unknown."""
         return await self._metrics(call) if selection.needs(LIVE_METRICS) else ({}, ())
 
     async def _read_faults(self, call: Call, selection: Selection) -> tuple[FaultsOf, Sequence[str]]:
-        """Return the faults by broker if the request needs them, and why some are not known."""
+        """Return the faults by broker if the request needs them, and why some are unknown."""
         if not selection.needs(HEALTH):
             return lambda broker_id: (), ()
         report = await self._health.current(call)
         return report.of_broker, report.problems
 
     async def _rows(self) -> tuple[dict[int, Row], list[str]]:
-        """Return all brokers by ID, and sentences about values that are not known."""
+        """Return all brokers by ID, and sentences about values that are unknown."""
         published = await once_complete(self._published)
         reads: list[Coroutine[Any, Any, Any]] = [
             self._registered_brokers(),

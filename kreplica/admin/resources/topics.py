@@ -264,36 +264,36 @@ class Topics:
     async def make(self, call: Call) -> JsonResponse:
         """``POST /v1/topics``."""
         await once_complete(self._published)
-        made, operations = await self._admin.creation(_new_topic(call.body))
+        created, operations = await self._admin.creation(_new_topic(call.body))
         znode_rows = await write(self._client, ZnodeWrites(operations), dry_run=call.dry_run)
-        led = not call.dry_run and await self._is_led(made)
+        led = not call.dry_run and await self._is_led(created)
         document = {
-            "name": made.topic,
-            "topic_id": uuid_text(made.topic_id),
-            "partitions": len(made.partitions),
-            "replication_factor": len(made.partitions[0]),
-            "assignment": _assignment(made.partitions),
+            "name": created.topic,
+            "topic_id": uuid_text(created.topic_id),
+            "partitions": len(created.partitions),
+            "replication_factor": len(created.partitions[0]),
+            "assignment": _assignment(created.partitions),
             "led": led,
             "dry_run": call.dry_run,
             "znodes": znode_rows,
         }
         if call.dry_run:
             return JsonResponse(document)
-        return JsonResponse(document, status=201, location=f"/v1/topics/{made.topic}")
+        return JsonResponse(document, status=201, location=f"/v1/topics/{created.topic}")
 
     async def grow(self, call: Call) -> JsonResponse:
         """``PATCH /v1/topics/{topic}``."""
         name, count = call.path["topic"], call.body["partitions"]
         before = len(topic_of(await once_complete(self._published), name).partitions)
-        grown, operations = await self._admin.growth(name, count)
+        extended, operations = await self._admin.growth(name, count)
         znode_rows = await write(self._client, ZnodeWrites(operations), dry_run=call.dry_run)
-        new = {number: replicas for number, replicas in grown.partitions.items() if number >= before}
+        new = {number: replicas for number, replicas in extended.partitions.items() if number >= before}
         return JsonResponse(
             {
                 "name": name,
                 "partitions": count,
                 "assignment": _assignment(new),
-                "led": not call.dry_run and await self._is_led(grown),
+                "led": not call.dry_run and await self._is_led(extended),
                 "dry_run": call.dry_run,
                 "znodes": znode_rows,
             }

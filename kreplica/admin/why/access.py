@@ -126,7 +126,7 @@ _VERBS = (
 
 
 def _action_text(operation: AclOperation) -> str:
-    """Return the operation as Kafka writes it, with the words that lead to the resource: ``Read``."""
+    """Return a phrase that takes the resource as its object: ``Read`` or ``perform DescribeConfigs on``."""
     name = operation.name.title().replace("_", "")  # DescribeConfigs
     return name if operation in _VERBS else f"perform {name} on"
 

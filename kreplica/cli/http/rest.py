@@ -127,17 +127,17 @@ class RestClient:
 
         :param limit: maximum number of entries; None for all.
         """
-        asked = dict(query or {})
+        parameters = dict(query or {})
         if limit is not None:
-            asked["limit"] = min(limit, asked.get("limit", limit))
-        document = cast(Document, await self.get(path, asked))
+            parameters["limit"] = min(limit, parameters.get("limit", limit))
+        document = cast(Document, await self.get(path, parameters))
         rows, after, number = document[member], document.get("next"), 1
         while limit is None or len(rows) < limit:
             number += 1
             if after is not None:
-                page = await self.get(path, {**asked, "after": after})
-            elif asked.get("sort") is not None and len(rows) < document.get("total", 0):
-                page = await self.get(path, {**asked, "page": number})
+                page = await self.get(path, {**parameters, "after": after})
+            elif parameters.get("sort") is not None and len(rows) < document.get("total", 0):
+                page = await self.get(path, {**parameters, "page": number})
                 if not page[member]:
                     break
             else:

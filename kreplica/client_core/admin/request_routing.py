@@ -180,7 +180,7 @@ class RequestRouter:
     async def at_all_brokers(
         self, send: Callable[[BrokerConnection], Awaitable[V]], timeout_s: float | None = None
     ) -> Mapping[int, V]:
-        """Send a request to all live brokers; if one fails, repeat all, because others may have taken over its work.
+        """Send a request to all live brokers; if one fails, repeat all, as other brokers may have taken over its work.
 
         :raise ClientError: a live broker did not respond.
         """

@@ -12,7 +12,7 @@ from kreplica.cluster import znodes
 from kreplica.cluster.partition_requests import encode_addition, encode_removal
 from kreplica.cluster.plans.plan import Action, Step
 from kreplica.controller.handlers import leader_balance, reassignment
-from kreplica.controller.plans.step_state import failed
+from kreplica.controller.plans.step_state import failure
 from kreplica.controller.state.running_plan import RunningPlan
 from kreplica.controller.term import ControllerTerm
 from kreplica.model import NO_LEADER, TopicPartition
@@ -53,7 +53,7 @@ async def _begin_moves(term: ControllerTerm, moves: Sequence[StartedStep]) -> No
     for each in moves:
         error = results[each.step.key]
         if error is not None:
-            each.run.mark(each.number, failed(str(error)))
+            each.run.mark(each.number, failure(str(error)))
     # If no old replica was live, elect a new one, with an empty log.
     await _elect_unclean(term, [each for each in forced if results[each.step.key] is None])
     for each in forced:
@@ -96,7 +96,7 @@ async def reverse_moves(term: ControllerTerm, run: RunningPlan, numbers: Sequenc
     for each in moves:
         error = results[each.step.key]
         if error is not None:
-            run.mark(each.number, failed(f"it could not be reversed: {error}"))
+            run.mark(each.number, failure(f"it could not be reversed: {error}"))
 
 
 async def withdraw(term: ControllerTerm, run: RunningPlan, requested: Collection[TopicPartition]) -> None:

@@ -12,7 +12,7 @@ from kreplica.controller.plans.step_state import (
     FINISHED,
     MOVING,
     MovePosition,
-    failed,
+    failure,
     loaded_brokers,
     move_position,
     moves_by_broker,
@@ -94,7 +94,7 @@ class _Selection:
             case MovePosition.IN_PROGRESS:
                 return MOVING
             case MovePosition.REMOVED:
-                return failed("the partition does not exist")
+                return failure("the partition does not exist")
         return superseded_outcome(context, step)
 
     def _can_begin(self, run: RunningPlan, number: int) -> bool:

@@ -32,7 +32,7 @@ class MovePosition(Enum):
     """The partition does not exist, or its topic is being deleted."""
 
 
-def failed(reason: str) -> StepOutcome:
+def failure(reason: str) -> StepOutcome:
     return StepOutcome(StepState.FAILED, reason)
 
 
@@ -98,14 +98,14 @@ def superseded_outcome(context: ControllerContext, step: Step) -> StepOutcome:
     """Return the failed outcome of a step whose partition another reassignment is moving or has moved."""
     current = reassignment_plan.placement_of(context.topics[step.topic], step.partition)
     if current.is_moving:
-        return failed(f"another reassignment is moving it to {list(current.target)}")
-    return failed(f"another reassignment moved it to {list(current.replicas)}")
+        return failure(f"another reassignment is moving it to {list(current.target)}")
+    return failure(f"another reassignment moved it to {list(current.replicas)}")
 
 
 def _gone_outcome(context: ControllerContext, step: Step) -> StepOutcome:
     if step.topic not in context.topics or step.topic in context.deleting:
-        return failed("its topic was deleted")
-    return failed("the partition was removed")
+        return failure("its topic was deleted")
+    return failure("the partition was removed")
 
 
 def loaded_brokers(context: ControllerContext, run: RunningPlan, step: Step) -> tuple[int, ...]:
@@ -127,7 +127,7 @@ def moves_by_broker(context: ControllerContext, runs: Iterable[RunningPlan]) -> 
     )
 
 
-# --- partitions that come and go --------------------------------------------------------------------------------------
+# --- partitions that are added or removed -----------------------------------------------------------------------------
 
 
 def partition_exists(context: ControllerContext, key: TopicPartition) -> bool:
@@ -154,7 +154,7 @@ def outcome_of_request(
         return CANCELLED
     reason = _rejection(context, step)
     outcome = "withdrawn" if reason is None else f"rejected: {reason}"
-    return failed(f"the request for it was {outcome}")
+    return failure(f"its request was {outcome}")
 
 
 def _rejection(context: ControllerContext, step: Step) -> str | None:

@@ -62,7 +62,8 @@ class Permissions:
         try:
             return bool(self._authorizer.is_allowed(principal, operation, resource))
         except Exception:
-            self._on_failed(f"checking if {principal.host} may {operation.value} {resource.type.value} {resource.name}")
+            subject = f"{resource.type.value} {resource.name}"
+            self._on_failed(f"checking whether {principal.host} may {operation.value} {subject}")
             return False
 
     def allows_on_any(self, request: Request, operation: Operation, kind: ResourceType) -> bool:

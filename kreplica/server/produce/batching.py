@@ -176,7 +176,7 @@ class ProduceRuns:
         return True
 
     def extend(self, connection: Connection, frame: memoryview, view: memoryview, position: int, end: int) -> int:
-        """Add the frames after ``frame`` with a kernel, if it was added and they differ from it only in ID and records.
+        """If ``frame`` was added, use a kernel to add the next frames that differ from it only in ID and records.
 
         The result is the same as if ``add`` were called for each of these frames. Nothing is added after a frame that
         did not reach ``add``, for example because the session had expired.

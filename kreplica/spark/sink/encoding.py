@@ -197,8 +197,8 @@ def _varints(numbers: Numbers) -> pa.Array:
     zigzag = _zigzag(numbers)
     if int(zigzag.max()) < _TABLE_SIZE:
         return _TABLE.take(pa.array(zigzag.astype(np.int32)))
-    occurring, index = np.unique(zigzag, return_inverse=True)
-    return pa.array([_uvarint(number) for number in occurring.tolist()], pa.binary()).take(pa.array(index))
+    distinct, index = np.unique(zigzag, return_inverse=True)
+    return pa.array([_uvarint(number) for number in distinct.tolist()], pa.binary()).take(pa.array(index))
 
 
 def _varint(number: int) -> bytes:

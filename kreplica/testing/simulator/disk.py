@@ -41,7 +41,7 @@ class MemoryDisk:
     """A ``Disk`` in memory, used by one simulated host; it outlives the host's processes.
 
     :param clock_ms: source of modification times.
-    :param directories: created at the start, and durable.
+    :param directories: initial directories, which are durable.
     :param capacity_bytes: writes beyond it raise ``ENOSPC``; may be changed at any time.
     """
 
@@ -205,7 +205,7 @@ class MemoryDisk:
     # --- faults ---
 
     def kill(self) -> None:
-        """End the process: its files are closed, its locks are released, and all that it wrote stays."""
+        """End the process: its files are closed, its locks are released, and everything it wrote remains."""
         for file in self._open_files():
             file.close()
         self._locks.clear()
@@ -317,7 +317,7 @@ class MemoryDisk:
             raise os_error(errno.ENOSPC, path)
 
     def resize(self, content: Content, path: str, size: int) -> None:
-        """Change the length; cutting the file also frees its reserved space."""
+        """Change the length; truncating the file also frees its reserved space."""
         old_footprint = content.footprint()
         if size < len(content.data):
             content.reserved = 0

@@ -6,7 +6,7 @@ Invariants are checked after every event. When the faults are over, the cluster 
 * ``sweep``: many seeds; ``child``: a process for each storm
 * ``options``: the parameters that a seed selects; ``plan``: the faults and their times, as data
 * ``faults``: one function for each type of fault
-* ``minimize``: removes faults that a storm's failure does not need
+* ``minimize``: removes faults that are not needed to make a storm fail
 * ``replicated_run``: the cluster with clients of its main topic, also used by scripted tests; ``cluster_run``: base
 * ``clients``: further topics, groups and transactions; ``applications``: programs that use the client library
 * ``expected_state``: states that are allowed after an administrator's requests

@@ -23,7 +23,7 @@ class Fault:
         depend only on the seed and this number.
     :param name: key in ``faults.FAULTS``.
     :param at_s: start in seconds after the start of the storm.
-    :param duration_s: time until the fault is ended, if it has an end.
+    :param duration_s: time until the fault ends, if it has an end.
     :param steps: number of events between ``at_s`` and the fault, so that it can interrupt any operation.
     """
 

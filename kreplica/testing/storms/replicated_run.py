@@ -34,7 +34,7 @@ from kreplica.testing.storms.clients.side_topics import SideTopics
 from kreplica.testing.storms.cluster_run import TOPIC, ClusterRun, ProgramFailed
 
 SAFE = {"segment.bytes": "5000", "min.insync.replicas": "2"}
-"""Settings of a topic whose data survives any single failure; its segments are rolled often."""
+"""Settings of a topic whose data survives any single failure; its segments roll often."""
 
 SYNCED = {**SAFE, "flush.messages": "1"}
 """Settings of a topic whose data survives if all machines lose power at once."""
@@ -50,8 +50,8 @@ class ReplicatedRun(ClusterRun):
 
     :param load: load of each partition's producer; its topic and partitions are ignored.
     :param racks: assign brokers to racks, and let consumers read from the nearest replica (KIP-392).
-    :param style: client whose error handling one producer of all partitions imitates; None for one simple producer per
-        partition.
+    :param style: client whose error handling the single producer of all partitions imitates; None for one simple producer
+        per partition.
     :param ensemble: options of an ensemble of ZooKeeper servers; None for one server without lag.
     :param protected: brokers authenticate to ZooKeeper and protect their znodes.
     :param secured: adds listeners with authentication and ACLs.
@@ -198,7 +198,7 @@ class ReplicatedRun(ClusterRun):
     def is_copied(self, broker: int, partition: str) -> bool:
         """Return True if another in-sync replica has all records of this replica, or if this replica is not active.
 
-        The tail of a leader's log may not be replicated yet.  If a bit of it flips and the leader stays alone in the
+        The tail of a leader's log may not be replicated yet.  If a bit of it flips and only the leader remains in the
         ISR, followers cannot copy the damaged batch, and the damaged log is kept (decision 11).
         """
         for key in self.keys:
@@ -211,7 +211,7 @@ class ReplicatedRun(ClusterRun):
         return False
 
     def _committed_ends(self) -> dict[TopicPartition, int]:
-        """End of the committed records by partition, as far as the invariants know."""
+        """Return the end of the committed records of each partition, according to the invariants."""
         keys = [*self.keys, *(key for companion in self.companions for key in companion.keys)]
         return {key: self.invariants.committed[key].end_offset for key in keys}
 
@@ -253,7 +253,7 @@ class ReplicatedRun(ClusterRun):
     def lose_power(self, broker: int, random: Random | None = None) -> None:
         """Cut the power of a broker's machine.
 
-        :param random: random numbers that decide how much unsynced data is lost; None for those of the host.
+        :param random: determines how much unsynced data is lost; None for the host's generator.
         """
         self.note(f"broker {broker} loses power")
         self._brokers_to_run.pop(broker, None)

@@ -1,4 +1,4 @@
-"""Interface of the topics and clients of a run besides the main topic."""
+"""Interface of the topics and clients that a run has in addition to its main topic."""
 
 from __future__ import annotations
 

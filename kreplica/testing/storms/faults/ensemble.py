@@ -66,7 +66,7 @@ def isolate_server(run: ReplicatedRun, random: Random) -> End | None:
 
 
 def pause_leader(run: ReplicatedRun, random: Random) -> End | None:
-    """Pause the leader: the other servers may elect a leader that the old one does not know when it resumes."""
+    """Pause the leader: the other servers may elect another leader, of which the old one is unaware when it resumes."""
     number = _leader(run)
     if number is None:
         return None
