@@ -50,8 +50,8 @@ class ReplicatedRun(ClusterRun):
 
     :param load: load of each partition's producer; its topic and partitions are ignored.
     :param racks: assign brokers to racks, and let consumers read from the nearest replica (KIP-392).
-    :param style: client whose error handling the single producer of all partitions imitates; None for one simple producer
-        per partition.
+    :param style: client whose error handling the single producer of all partitions imitates; None for one
+        simple producer per partition.
     :param ensemble: options of an ensemble of ZooKeeper servers; None for one server without lag.
     :param protected: brokers authenticate to ZooKeeper and protect their znodes.
     :param secured: adds listeners with authentication and ACLs.
