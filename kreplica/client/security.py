@@ -63,7 +63,7 @@ def secured_endpoint_maker(
 
 
 def _credentials(sasl: SaslCredentials | LoginOptions | None) -> Callable[[Reactor], SaslCredentials | None]:
-    """Return a function from a reactor to its credentials; all connections of a reactor share a token."""
+    """Return a function that returns the credentials for a reactor; all of its connections share a token."""
     if not isinstance(sasl, LoginOptions):
         return lambda _: sasl
     # Imported here because only OAUTHBEARER needs it.

@@ -1,7 +1,7 @@
 """Conditions on records in the Common Expression Language (CEL): ``value.total > 100 && headers.codec == "zstd"``.
 
-The library evaluates an expression in one call that Python cannot interrupt, so the expression and the data are
-limited so that each evaluation takes at most a few milliseconds (decision 67).
+The library evaluates an expression in one call that Python cannot interrupt, so limits on the expression and
+the data keep each evaluation to a few milliseconds (decision 67).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ FILTER_LENGTH_MAX = 1000
 VARIABLES = ("key", "value", "headers", "timestamp", "timestamp_type", "offset", "partition")
 
 NODES_MAX = 10_000
-"""Maximum number of values in the used members of a key, a value or the headers, times the number of accesses.
+"""Limit on the number of values in the used members of a key, a value or the headers, divided by the accesses.
 
 The library copies a variable at each access; 10,000 values take 2 to 5 ms.
 """
@@ -30,7 +30,7 @@ LOOPED_NODES_MAX = 2000
 """The same limit for an expression with a loop such as ``exists``."""
 
 BYTES_MAX = 4 * 1024 * 1024
-"""Maximum size of a key, a value or the headers, times the number of accesses."""
+"""Limit on the size of a key, a value or the headers, divided by the number of accesses."""
 
 LIMITED_BYTES_MAX = 64 * 1024
 """Maximum size of a key, a value or the headers if the expression has a loop or an addition."""
@@ -83,12 +83,14 @@ class RecordFilter:
         expression = self._expression
         subject = "the headers have" if name == "headers" else f"the {name} has"
         if size > LIMITED_BYTES_MAX and (expression.has_loop or expression.has_addition):
-            raise FilterFailed(f"{subject} more than {LIMITED_BYTES_MAX:,} bytes, too much for a loop or +")
+            raise FilterFailed(f"{subject} more than {LIMITED_BYTES_MAX:,} bytes, the limit with a loop or +")
+        uses = "1 use" if expression.accesses == 1 else f"{expression.accesses} uses"
         if size * expression.accesses > BYTES_MAX:
-            raise FilterFailed(f"{subject} {size:,} bytes, for {expression.accesses} uses")
+            limit = BYTES_MAX // expression.accesses
+            raise FilterFailed(f"{subject} {size:,} bytes; the limit for {uses} in a filter is {limit:,}")
         nodes_max = (LOOPED_NODES_MAX if expression.has_loop else NODES_MAX) // expression.accesses
         if size > nodes_max and _exceeds(value, nodes_max):
-            raise FilterFailed(f"{subject} more than {nodes_max:,} values, for {expression.accesses} uses")
+            raise FilterFailed(f"{subject} more than {nodes_max:,} nested values, the limit for {uses} in a filter")
         return value
 
 

@@ -134,7 +134,7 @@ class Change:
         self._finish(True)
 
     def within(self, reactor: Reactor, timeout_s: float) -> Deferred[bool]:
-        """Fire with True when the change happens, or with False after the timeout."""
+        """Return a Deferred that fires with True when the znode changes, or with False after the timeout."""
         timer = reactor.callLater(timeout_s, self._finish, False)
 
         def cancel_timer(outcome: bool) -> bool:

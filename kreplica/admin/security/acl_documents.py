@@ -41,7 +41,7 @@ ACL = record(
 
 
 def acl_row(binding: Binding) -> Row:
-    """Return an ACL as in a response."""
+    """Return an ACL as encoded in responses."""
     resource, acl = binding
     return {
         "resource_type": resource.type.name.lower(),
@@ -55,5 +55,5 @@ def acl_row(binding: Binding) -> Row:
 
 
 def acl_key(binding: Binding) -> str:
-    """Return a text that identifies an ACL; the order of these texts groups the ACLs by resource."""
+    """Return a string that identifies an ACL; sorting by it groups the ACLs by resource."""
     return json.dumps(list(acl_row(binding).values()), ensure_ascii=False)

@@ -33,7 +33,7 @@ from kreplica.wire.records import Headers
 OutgoingQueue: TypeAlias = PartitionQueue[GatheredBatch]
 
 FREE_FRACTION = 8
-"""Waiting senders continue when one part in this many (1/8) of the memory is free."""
+"""Waiting senders continue when at least 1/8 of the memory is free."""
 
 
 class _Topic:

@@ -95,7 +95,7 @@ class Host:
     def power_loss(self, random: Random | None = None) -> None:
         """Restart the machine without a shutdown: unsynced data is lost at random, and peers receive nothing.
 
-        :param random: random numbers that decide how much is lost; those of the host by default.
+        :param random: determines how much is lost; by default, the host's generator.
         """
         self.reactor.power_off()
         self.disk.power_loss(random or self._random)

@@ -17,10 +17,10 @@ from kreplica.testing.clients.pipelining_producer import Style
 from kreplica.testing.storms.cluster_run import REPLICAS, TOPIC
 
 VALUE_SIZE_MAX = 80
-"""In bytes; the largest batch still fits into the smallest segment."""
+"""Maximum value size in bytes; the largest batch still fits into the smallest segment."""
 
 LOADS = ((5, 1), (10, 5), (20, 5), (20, 10), (50, 10), (50, 20), (100, 10), (100, 20))
-"""Messages per second and per batch.  Few batches, because they take time, and more batches rarely find more bugs."""
+"""Messages per second and per batch.  Few batches are sent, because more take longer but rarely find more bugs."""
 
 APPLICATIONS_CHANCE = 0.15
 

@@ -178,7 +178,7 @@ class SideTopics:
     def send(
         self, client: WireClient, request: Awaitable[object], changes: Changes | None = None
     ) -> Deferred[RequestResult]:
-        """Send an administrator's request, and update the expected state by its result."""
+        """Send an administrator's request, and update the expected state according to its result."""
         expected = list((changes or {}).items())
         for state, value in expected:
             state.requested(value)

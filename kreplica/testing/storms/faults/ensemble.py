@@ -66,7 +66,7 @@ def isolate_server(run: ReplicatedRun, random: Random) -> End | None:
 
 
 def pause_leader(run: ReplicatedRun, random: Random) -> End | None:
-    """Pause the leader: the other servers may elect another leader, of which the old one is unaware when it resumes."""
+    """Pause the leader: when it resumes, it may not know yet that the other servers have elected another leader."""
     number = _leader(run)
     if number is None:
         return None

@@ -39,7 +39,7 @@ def bounce(run: ReplicatedRun, random: Random) -> None:
 
 
 def bounce_repeatedly(run: ReplicatedRun, random: Random) -> None:
-    """Kill and restart a broker several times, before it has finished starting."""
+    """Kill and restart a broker several times, each time before it has finished starting."""
     broker = random_broker(run, random)
     if broker is None:
         return
