@@ -492,7 +492,7 @@ def test_brokers_are_not_silent_because_zookeeper_does_not_respond():
     report = scene.run(Deferred.fromCoroutine(health.current(Call())))
     assert report.faults == []
     assert [problem.partition(" (")[0] for problem in report.problems] == [
-        f"the faults of broker {broker} are not known: ZooKeeper cannot be read" for broker in (OTHER, FOLLOWER)
+        f"the faults of broker {broker} are unknown: ZooKeeper cannot be read" for broker in (OTHER, FOLLOWER)
     ]
 
 

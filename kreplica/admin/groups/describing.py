@@ -51,7 +51,8 @@ class GroupDescriptions:
         row = described if not described["error_code"] else classic
         code = ErrorCode.of(row["error_code"])
         if code is not ErrorCode.NONE:
-            raise KafkaError(code, f"group {group!r} does not exist" if code is ErrorCode.GROUP_ID_NOT_FOUND else group)
+            problem = "does not exist" if code is ErrorCode.GROUP_ID_NOT_FOUND else "cannot be described"
+            raise KafkaError(code, f"group {group!r} {problem}")
         coordinator = self._coordinators.lookup.coordinator_of(group)
         if row is described:
             members = [_consumer_member(member) for member in row["members"]]

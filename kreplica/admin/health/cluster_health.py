@@ -200,9 +200,9 @@ class ClusterHealth:
         except Problem as problem:
             is_fault = problem.title != NO_ADMIN_LISTENER
             peer.problem = problem if is_fault else None
-            peer.unknown = None if is_fault else f"{problem.detail}: its faults are not known"
+            peer.unknown = None if is_fault else f"{problem.detail}: its faults are unknown"
         except ZooKeeperError as error:
-            text = f"the faults of broker {broker} are not known: ZooKeeper cannot be read ({error})"
+            text = f"the faults of broker {broker} are unknown: ZooKeeper cannot be read ({error})"
             peer.problem, peer.unknown = None, text
         finally:
             peer.is_pending = False

@@ -213,7 +213,7 @@ def _reject_constant(name: str) -> Any:
 
 
 def _message(error: ValidationError) -> str:
-    """Return the message with a long value cut at its start, so that the error at the end remains; hide secrets."""
+    """Return the message without secrets, and without its middle if it is long."""
     if isinstance(error.schema, Mapping) and error.schema.get("writeOnly"):
         return f"the value is invalid: {error.validator} {error.validator_value}"
     text = error.message

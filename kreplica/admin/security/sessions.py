@@ -67,7 +67,7 @@ class Sessions:
     :param lifetime_s: time after which a session ends, unless its bearer token expires first.
     :param is_secure: True if browsers may send the cookie only over TLS.
     :param credentials_of: None if no session is opened with a password.
-    :param new_id: returns a random text that cannot be guessed; for tests.
+    :param new_id: returns a random ID that cannot be guessed; replaced in tests.
     """
 
     def __init__(

@@ -195,7 +195,7 @@ def _too_few(wanted: str, cluster: ClusterState) -> KafkaError:
     cordoned_text = f" (cordoned: {', '.join(map(str, cordoned))})" if cordoned else ""
     return KafkaError(
         ErrorCode.INVALID_REPLICATION_FACTOR,
-        f"{wanted}, but only {len(cluster.receivers)} live brokers may get replicas: "
+        f"{wanted}, but only {len(cluster.receivers)} live brokers can receive replicas: "
         f"{cluster.receivers}{cordoned_text}; "
         "start or uncordon brokers, or use a lower replication factor",
     )

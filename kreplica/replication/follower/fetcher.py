@@ -254,7 +254,7 @@ class Fetcher:
     def _connect(self) -> Deferred[Connection]:
         endpoint = self._dependencies.endpoint_of(self.leader_id)
         if endpoint is None:
-            raise KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, "its address is not known yet")
+            raise KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, "the address of the broker is not known yet")
         return Deferred.fromCoroutine(self._open(endpoint))
 
     async def _open(self, endpoint: Endpoint) -> Connection:

@@ -82,7 +82,7 @@ class ProducerLimits:
 
     def _reject(self, count: int, setting: str, count_max: int) -> None:
         self.rejected += 1
-        message = f"{count} producer IDs are known ({setting}={count_max}); they expire after producer.id.expiration.ms"
+        message = f"{count} producer IDs are kept ({setting}={count_max}); they expire after producer.id.expiration.ms"
         if not self._is_reported:
             self._is_reported = True
             log.warn("rejecting batches of new producers: {message}", message=message)

@@ -87,7 +87,7 @@ class Quota:
             fits = not self.needs_reserve(growth, nodes)
         if not fits:
             self.rejected += 1
-            raise QuotaExceeded(path, f"{self.count} znodes hold {self.held_bytes} bytes")
+            raise QuotaExceeded(path, f"the quota is exhausted: {self.count} znodes hold {self.held_bytes} bytes")
 
     def check_ephemerals(self, path: str, count: int) -> None:
         """Raise an error if a session that has ``count`` ephemeral znodes must not create another one.
@@ -96,7 +96,7 @@ class Quota:
         """
         if count >= self.bounds.session_ephemerals_max:
             self.rejected += 1
-            raise QuotaExceeded(path, f"the session has {count} ephemeral znodes")
+            raise QuotaExceeded(path, f"the session already has {count} ephemeral znodes, the maximum")
 
 
 def size_of(node: Znode) -> int:

@@ -188,7 +188,7 @@ class StormState:
     def _expire(self, replica: StormReplica) -> str:
         replica.expired = True
         self._end_session(replica)
-        return f"the ZooKeeper session of broker {replica.broker_id} expires; the broker does not know it"
+        return f"the ZooKeeper session of broker {replica.broker_id} expires; the broker does not notice"
 
     def _end_session(self, replica: StormReplica) -> None:
         if self.zookeeper.leader == replica.broker_id:

@@ -40,7 +40,7 @@ def elect(run: ReplicatedRun, random: Random) -> None:
 
 
 def _start(client: WireClient, request: Awaitable[object]) -> None:
-    """Send a request, which may be rejected, or get no response if the controller dies."""
+    """Send a request; a rejection or a lost response is ignored."""
     Deferred.fromCoroutine(_send(client, request))
 
 
