@@ -247,24 +247,24 @@ class _Encoder:
             (name, inner), *_ = value.items()
             named = [each for each in candidates if name == _branch_name(each)]
             if named:
-                return self._tagged(named[0], self.convert(inner, named[0], f"{where}.{name}", depth + 1))
+                return self._tag(named[0], self.convert(inner, named[0], f"{where}.{name}", depth + 1))
         reasons = []
         for each in candidates:
             try:
                 converted = self.convert(value, each, where, depth + 1)
-                if validate(converted, self._resolved(each), raise_errors=False):
-                    return self._tagged(each, converted)
+                if validate(converted, self._resolve(each), raise_errors=False):
+                    return self._tag(each, converted)
                 reasons.append(f"not {_branch_name(each)}")
             except FormatError as error:
                 reasons.append(str(error))
         raise FormatError(reasons[0] if len(candidates) == 1 else f"{where}: fits no type of the union: {reasons}")
 
-    def _resolved(self, schema: Parsed) -> Parsed:
+    def _resolve(self, schema: Parsed) -> Parsed:
         return self._named.get(schema, schema) if isinstance(schema, str) else schema
 
-    def _tagged(self, schema: Parsed, value: Any) -> Any:
+    def _tag(self, schema: Parsed, value: Any) -> Any:
         """Name the branch for records, because fastavro would choose any record whose fields fit."""
-        resolved = self._resolved(schema)
+        resolved = self._resolve(schema)
         is_record = isinstance(resolved, dict) and resolved.get("type") == "record"
         return (resolved["name"], value) if is_record else value
 

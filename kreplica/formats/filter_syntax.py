@@ -87,15 +87,15 @@ class FilterError(KreplicaError):
             return cls(reason[:_ERROR_LENGTH_MAX], column)
         if unexpected["found"] == "<EOF>" or (line == 1 and column >= last.column + len(last.text)):
             missing = unexpected["missing"]
-            problem = f"{_shown(missing)} is missing" if missing else "it ends"
-            return cls(f"the expression is incomplete: {problem} after {_shown(last.text)}", None)
+            problem = f"{_excerpt(missing)} is missing" if missing else "it ends"
+            return cls(f"the expression is incomplete: {problem} after {_excerpt(last.text)}", None)
         where = f"at column {column}" if line == 1 else f"at line {line}, column {column}"
-        error = cls(f"unexpected {_shown(unexpected['found'])} {where}", None)
+        error = cls(f"unexpected {_excerpt(unexpected['found'])} {where}", None)
         error.column = column
         return error
 
 
-def _shown(token: str) -> str:
+def _excerpt(token: str) -> str:
     return f"`{token[:_SHOWN_LENGTH_MAX]}`"
 
 

@@ -156,7 +156,7 @@ class SchemaRegistry:
         is_serialized = False
         if schema_type == "PROTOBUF":
             # Clients may register serialized descriptors, which some registries return unchanged.
-            serialized = text if _is_base64(text) else await self._serialized(path)
+            serialized = text if _is_base64(text) else await self._serialized_schema(path)
             text, is_serialized = (text, False) if serialized is None else (serialized, True)
         references: dict[str, RegisteredSchema] = {}
         for row in _rows(document.get("references")):
@@ -181,7 +181,7 @@ class SchemaRegistry:
             own_id if type(own_id) is int else 0, path, document, ((subject, version),), loaded
         )
 
-    async def _serialized(self, path: str) -> str | None:
+    async def _serialized_schema(self, path: str) -> str | None:
         """Return the serialized form of a Protobuf schema; None if the registry does not support it."""
         try:
             text = (await self._object(f"{path}?format=serialized", "the serialized schema")).get("schema")

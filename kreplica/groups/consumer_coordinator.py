@@ -59,7 +59,7 @@ class ConsumerCoordinator:
         topics_version = self._lookup.version
         is_changed = group.topics_version != topics_version
         resolved = {}
-        expressions = self._unresolved(group, request, is_changed)
+        expressions = self._unresolved_expressions(group, request, is_changed)
         if expressions:
             resolved = await self._lookup.resolve(expressions)
             shard, group = self._find(request)  # again, because the group may have changed during the lookup
@@ -103,7 +103,7 @@ class ConsumerCoordinator:
             group.restart_session(request.member_id)
             raise
 
-    def _unresolved(self, group: ConsumerGroup, request: Heartbeat, is_changed: bool) -> list[str]:
+    def _unresolved_expressions(self, group: ConsumerGroup, request: Heartbeat, is_changed: bool) -> list[str]:
         """Return the regular expressions whose matches must be looked up."""
         if request.is_leaving:
             return []

@@ -54,7 +54,7 @@ class FollowerIncarnations:
     async def _read(self) -> None:
         while self._waiting:
             waiting, self._waiting = self._waiting, {}
-            registered = await self._registered({broker_id for broker_id, _ in waiting})
+            registered = await self._registered_epochs({broker_id for broker_id, _ in waiting})
             for (broker_id, broker_epoch), callers in waiting.items():
                 confirmed = self._is_confirmed(broker_id, broker_epoch, registered.get(broker_id))
                 if not confirmed:
@@ -69,7 +69,7 @@ class FollowerIncarnations:
                     if not caller.called:  # cancelled when the connection was lost
                         caller.callback(confirmed)
 
-    async def _registered(self, broker_ids: set[int]) -> dict[int, int]:
+    async def _registered_epochs(self, broker_ids: set[int]) -> dict[int, int]:
         """Return the czxids of these brokers' registrations; unregistered brokers are left out."""
         found: dict[int, int] = {}
 

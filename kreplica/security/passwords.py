@@ -88,7 +88,7 @@ class PasswordEncoder:
             if cipher not in CIPHERS or not 1 <= iterations <= ITERATIONS_MAX:
                 raise ValueError(cipher)
             key = _key(self.secret, salt, key_factory, iterations, key_bits)
-            text = _decrypted(cipher, key, vector, encrypted).decode()
+            text = _decrypt(cipher, key, vector, encrypted).decode()
         except (KeyError, ValueError, InvalidTag):
             raise ValueError("the value cannot be decrypted: check password.encoder.secret") from None
         if _java_length(text) != length:
@@ -100,7 +100,7 @@ def _key(secret: str, salt: bytes, algorithm: hashes.HashAlgorithm, iterations: 
     return PBKDF2HMAC(algorithm, bits // 8, salt, iterations).derive(secret.encode())
 
 
-def _decrypted(cipher: str, key: bytes, vector: bytes, encrypted: bytes) -> bytes:
+def _decrypt(cipher: str, key: bytes, vector: bytes, encrypted: bytes) -> bytes:
     if cipher == GCM:
         return AESGCM(key).decrypt(vector, encrypted, None)
     decryptor, unpadder = Cipher(algorithms.AES(key), modes.CBC(vector)).decryptor(), PKCS7(_BLOCK_BITS).unpadder()

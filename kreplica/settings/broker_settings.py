@@ -75,7 +75,7 @@ class BrokerSettings:
         settings = (broker_setting(name) for name in self._configured)
         self.warnings = ignored_warnings(setting for setting in settings if setting is not None)
         self._check_rules()
-        self.log_dirs = self._parsed("log.dirs" if self["log.dirs"] is not None else "log.dir", _parse_directories)
+        self.log_dirs = self._parse("log.dirs" if self["log.dirs"] is not None else "log.dir", _parse_directories)
         self.listeners, self.advertised_listeners = self._endpoints()
         self.inter_broker_listener = self._inter_broker_listener()
         self.control_plane_listener = self._control_plane_listener()
@@ -146,7 +146,7 @@ class BrokerSettings:
             setting = broker_setting(name)
             if setting is None:
                 raise SettingsError(f"{given.place}: unknown setting {name!r}.{hint(name)}")
-            values[name] = value = self._parsed(name, setting.parse)
+            values[name] = value = self._parse(name, setting.parse)
             rejected = unsupported_protection(setting, value)
             if rejected is not None:
                 raise SettingsError(f"{given.place}: {rejected}.")
@@ -155,7 +155,7 @@ class BrokerSettings:
                 values[name] = values[fallback]
         return values
 
-    def _parsed(self, name: str, parse: Callable[[str], T]) -> T:
+    def _parse(self, name: str, parse: Callable[[str], T]) -> T:
         """Parse a setting; errors name its location."""
         try:
             return parse(self.text(name) or "")
@@ -169,12 +169,12 @@ class BrokerSettings:
                 raise self._error(rule.names, f"{shown} {rule.message}")
 
     def _endpoints(self) -> tuple[tuple[Endpoint, ...], tuple[Endpoint, ...]]:
-        protocols = self._parsed("listener.security.protocol.map", parse_protocols)
-        listeners = self._parsed("listeners", lambda text: parse_listeners(text, protocols))
-        self._parsed("listeners", lambda text: check_ports(listeners))
+        protocols = self._parse("listener.security.protocol.map", parse_protocols)
+        listeners = self._parse("listeners", lambda text: parse_listeners(text, protocols))
+        self._parse("listeners", lambda text: check_ports(listeners))
         name = "advertised.listeners" if self["advertised.listeners"] else "listeners"
-        advertised = self._parsed(name, lambda text: parse_listeners(text, protocols))
-        self._parsed(name, lambda text: check_advertised(advertised, listeners))
+        advertised = self._parse(name, lambda text: parse_listeners(text, protocols))
+        self._parse(name, lambda text: check_advertised(advertised, listeners))
         return listeners, advertised
 
     def _inter_broker_listener(self) -> str:
@@ -198,7 +198,7 @@ class BrokerSettings:
         chosen: str = self[name].upper()
         if not chosen:
             raise self._error((name,), f"{name} is empty: name a listener, or remove the setting")
-        if chosen not in self._parsed("listener.security.protocol.map", parse_protocols):
+        if chosen not in self._parse("listener.security.protocol.map", parse_protocols):
             raise self._error((name,), f"{name}={chosen}: listener.security.protocol.map has no protocol for {chosen}")
         names = [endpoint.listener for endpoint in self.advertised_listeners]
         if chosen not in names:

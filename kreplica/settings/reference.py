@@ -73,7 +73,7 @@ def _broker_row(setting: Setting) -> str:
     return _row(
         f"`{setting.name}`",
         _default(setting),
-        _allowed(setting),
+        _allowed_values(setting),
         _AT_RUN_TIME[setting.update.value],
         setting.documentation,
     )
@@ -81,11 +81,11 @@ def _broker_row(setting: Setting) -> str:
 
 def _topic_row(setting: Setting) -> str:
     synonyms = ", ".join(f"`{name}`" for name in setting.synonyms)
-    return _row(f"`{setting.name}`", _default(setting), _allowed(setting), synonyms, setting.documentation)
+    return _row(f"`{setting.name}`", _default(setting), _allowed_values(setting), synonyms, setting.documentation)
 
 
 def _zookeeper_row(setting: Setting) -> str:
-    return _row(f"`{setting.name}`", _default(setting), _allowed(setting), setting.documentation)
+    return _row(f"`{setting.name}`", _default(setting), _allowed_values(setting), setting.documentation)
 
 
 def _ignored_rows(settings: Iterable[Setting]) -> Iterator[str]:
@@ -102,7 +102,7 @@ def _default(setting: Setting) -> str:
     return " ".join(filter(None, (f"`{text}`", setting.unit))) if text else "empty"
 
 
-def _allowed(setting: Setting) -> str:
+def _allowed_values(setting: Setting) -> str:
     """Return the valid values as in error messages, but without the bounds of integer types."""
     whole = setting.type in {Type.SHORT, Type.INT, Type.LONG}
     return "a whole number" if whole and not setting.valid.allowed else setting.expected

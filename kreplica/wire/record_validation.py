@@ -124,8 +124,9 @@ class _RecordCheck:
                 if byte > 127:
                     number, position = _zigzag(section, position - 2)
             if number & 1 or not previous < number <= last:
+                delta = _decode_zigzag(number)
                 raise _malformed(
-                    index, "offset_delta", f"{_decoded(number)} is not between {previous // 2 + 1} and {last // 2}"
+                    index, "offset_delta", f"{delta} is not between {previous // 2 + 1} and {last // 2}"
                 )
             previous = number
             number, position = section[position], position + 1
@@ -142,7 +143,7 @@ class _RecordCheck:
                 number, position = number + (byte << 7) - 128, position + 1
                 position += number >> 1
                 if number & 1:
-                    raise _malformed(index, "value", f"length {_decoded(number)}")
+                    raise _malformed(index, "value", f"length {_decode_zigzag(number)}")
             elif number < 128 and not number & 1:
                 position += number >> 1
             else:
@@ -152,7 +153,7 @@ class _RecordCheck:
                 position = _skip_headers(section, position - 1, end, index)
             if position != end or length & 1:
                 fields_size = position - end + (length >> 1)
-                raise _malformed(index, "length", f"{_decoded(length)}, but the fields take {fields_size} bytes")
+                raise _malformed(index, "length", f"{_decode_zigzag(length)}, but the fields take {fields_size} bytes")
         self.position, self.previous, self.highest = position, previous, highest
 
     def _report_without_key(self, index: int) -> None:
@@ -165,7 +166,7 @@ class _RecordCheck:
             self.out_of_range.append((index, timestamp_ms))
 
 
-def _decoded(zigzag: int) -> int:
+def _decode_zigzag(zigzag: int) -> int:
     return (zigzag >> 1) ^ -(zigzag & 1)
 
 

@@ -127,8 +127,8 @@ def _consumer_member(member: Row) -> Row:
 
 def _classic_member(member: Row, protocol_type: str) -> Row:
     is_consumer = protocol_type == CONSUMER
-    assigned = _parsed(ASSIGNMENT, member["member_assignment"]) if is_consumer else {}
-    subscribed = _parsed(SUBSCRIPTION, member["member_metadata"]) if is_consumer else {}
+    assigned = _parse(ASSIGNMENT, member["member_assignment"]) if is_consumer else {}
+    subscribed = _parse(SUBSCRIPTION, member["member_metadata"]) if is_consumer else {}
     return {
         "member_id": member["member_id"],
         "instance_id": member["group_instance_id"],
@@ -145,7 +145,7 @@ def _assignment(rows: Iterable[tuple[str, Iterable[int]]]) -> list[Row]:
     return [{"topic": topic, "partitions": sorted(partitions)} for topic, partitions in sorted(rows)]
 
 
-def _parsed(schema: Schema, data: bytes) -> Row:
+def _parse(schema: Schema, data: bytes) -> Row:
     """Parse a member's metadata or assignment; return an empty dict if it is empty or cannot be parsed."""
     if not data:
         return {}

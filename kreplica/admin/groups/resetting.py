@@ -65,12 +65,12 @@ class OffsetResets:
         :raise Problem: 409 while the group has members or if there is no offset to shift; 503 if a leader does not
             respond, in which case nothing is committed.
         """
-        description = await self._described(group)
+        description = await self._describe(group)
         if description is None and requested is None:
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"group {group!r} does not exist")
         if description is not None:
             check_no_members(description)
-        committed = await self._committed(group) if description is not None else {}
+        committed = await self._committed_offsets(group) if description is not None else {}
         keys = self._default_keys(target, committed) if requested is None else self._keys(requested)
         check(dict.fromkeys(key.topic for key in keys))
         after = await self._after(target, keys, committed)
@@ -82,7 +82,7 @@ class OffsetResets:
             for key in keys
         ]
 
-    async def _described(self, group: str) -> Description | None:
+    async def _describe(self, group: str) -> Description | None:
         try:
             return await self._descriptions.of(group)
         except KafkaError as error:
@@ -90,7 +90,7 @@ class OffsetResets:
                 return None
             raise
 
-    async def _committed(self, group: str) -> dict[TopicPartition, int]:
+    async def _committed_offsets(self, group: str) -> dict[TopicPartition, int]:
         rows = await self._descriptions.offsets(group)
         return {TopicPartition(row["topic"], row["partition"]): row["offset"] for row in rows}
 
@@ -192,7 +192,8 @@ class OffsetResets:
         description = await self._descriptions.of(group)
         if any(topic in member["topics"] for member in description.members):
             raise KafkaError(ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC, f"members of {group!r} read {topic!r}")
-        committed = {key: offset for key, offset in (await self._committed(group)).items() if key.topic == topic}
+        offsets = await self._committed_offsets(group)
+        committed = {key: offset for key, offset in offsets.items() if key.topic == topic}
         if committed and not dry_run:
             rows = [{"partition_index": key.partition} for key in committed]
             body = {"group_id": group, "topics": [{"name": topic, "partitions": rows}]}

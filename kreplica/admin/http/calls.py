@@ -84,14 +84,14 @@ class CallReader:
             name = _text(raw_name, "the query")
             parameter = self._in_query.get(name)
             if parameter is None:
-                raise _invalid(f"unknown query parameter {_shown(name)}", _nearest(name, self._in_query))
+                raise _invalid(f"unknown query parameter {_excerpt(name)}", _nearest(name, self._in_query))
             if len(texts) > 1:
                 raise _invalid(f"the parameter {name!r} occurs {len(texts)} times", "Send it once.")
             values[name] = self._value(parameter, _text(texts[0], f"the parameter {name!r}"), "query")
         return values
 
     def _value(self, parameter: Parameter, text: str, place: str) -> Any:
-        value = _typed(text, parameter.schema)
+        value = _convert(text, parameter.schema)
         for error in self._validators[parameter.name].iter_errors(value):
             raise _invalid(f"the {place} parameter {parameter.name!r}: {_message(error)}")
         return value
@@ -104,7 +104,7 @@ class CallReader:
             raise _invalid("If-Match: this resource has no ETag", "Omit the header.")
         match = _ETAG.fullmatch(text.strip())
         if match is None:
-            detail = f"If-Match: {_shown(text)} is not a single strong ETag"
+            detail = f"If-Match: {_excerpt(text)} is not a single strong ETag"
             raise _invalid(detail, 'Send the value of ETag: "...", or *.')
         return match.group(1)
 
@@ -127,12 +127,12 @@ class CallReader:
             raise Problem(
                 415,
                 "UNSUPPORTED_MEDIA_TYPE",
-                f"the body is of type {_shown(media_type)}" if media_type else "the request has no Content-Type",
+                f"the body is of type {_excerpt(media_type)}" if media_type else "the request has no Content-Type",
                 what_to_do="Send JSON, with the header Content-Type: application/json.",
             )
         if len(content) <= SMALL_BODY_BYTES:
-            return _checked(content, self._body)
-        return await self._offload.run(_checked, content, self._body)
+            return _validate(content, self._body)
+        return await self._offload.run(_validate, content, self._body)
 
     def _default_body(self) -> Any:
         assert self._body is not None
@@ -168,12 +168,12 @@ def _validator(schema: Schema) -> Draft202012Validator:
     return Draft202012Validator(schema)
 
 
-def _checked(content: bytes, validator: Draft202012Validator) -> Any:
+def _validate(content: bytes, validator: Draft202012Validator) -> Any:
     """Validate a body.
 
     :raise Problem: the body is not JSON or does not match the schema.
     """
-    body = _parsed(content)
+    body = _parse_json(content)
     errors = list(islice(validator.iter_errors(body), ERRORS_MAX))
     if not errors:
         return body
@@ -188,7 +188,7 @@ def _checked(content: bytes, validator: Draft202012Validator) -> Any:
     )
 
 
-def _parsed(content: bytes) -> Any:
+def _parse_json(content: bytes) -> Any:
     try:
         body = json.loads(content.decode(), parse_float=_number, parse_constant=_reject_constant)
         if b"\\u" in content:
@@ -248,7 +248,7 @@ def _members(schema: Schema) -> str | None:
 # --- texts -----------------------------------------------------------------------------------------------------------
 
 
-def _typed(text: str, schema: Schema) -> Any:
+def _convert(text: str, schema: Schema) -> Any:
     """Convert a text to the type of its schema; return the text if it cannot be converted."""
     kinds = schema.get("type", "string")
     for kind in [kinds] if isinstance(kinds, str) else kinds:
@@ -275,7 +275,7 @@ def _nearest(name: str, known: Iterable[str]) -> str:
     return similar_name(name, names) or f"Known parameters: {', '.join(names)}."
 
 
-def _shown(text: str) -> str:
+def _excerpt(text: str) -> str:
     return repr(text[:SHOWN_MAX])
 
 

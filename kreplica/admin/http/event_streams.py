@@ -47,7 +47,7 @@ class StreamSender(Generic[T]):
         try:
             self._begin()
             async for item in self._items:
-                self._send(self._encoded(item))
+                self._send(self._encode(item))
                 if self._resumed is not None:
                     await self._resumed
         except CancelledError:
@@ -66,7 +66,7 @@ class StreamSender(Generic[T]):
     def _begin(self) -> None:
         """Send the headers."""
 
-    def _encoded(self, item: T) -> bytes:
+    def _encode(self, item: T) -> bytes:
         raise NotImplementedError
 
     def _fail(self, error: Exception) -> None:
@@ -120,8 +120,8 @@ class EventSender(StreamSender[ServerEvent]):
     def _begin(self) -> None:
         self._send(b": kreplica\n\n")
 
-    def _encoded(self, item: ServerEvent) -> bytes:
-        return _encoded(item)
+    def _encode(self, item: ServerEvent) -> bytes:
+        return _encode_event(item)
 
     def _idle(self) -> None:
         self._send(b": still here\n\n")
@@ -134,13 +134,13 @@ class EventSender(StreamSender[ServerEvent]):
             self._send(b'event: problem\ndata: {"title":"UNKNOWN_SERVER_ERROR"}\n\n')
         else:
             path = self._request.path.decode(errors="replace")
-            self._send(_encoded(ServerEvent("problem", problem.document(path))))
+            self._send(_encode_event(ServerEvent("problem", problem.document(path))))
 
 
 class FileSender(StreamSender[bytes]):
     """Sends the parts of a file."""
 
-    def _encoded(self, item: bytes) -> bytes:
+    def _encode(self, item: bytes) -> bytes:
         return item
 
     def _fail(self, error: Exception) -> None:
@@ -150,7 +150,7 @@ class FileSender(StreamSender[bytes]):
         self._abort()
 
 
-def _encoded(event: ServerEvent) -> bytes:
+def _encode_event(event: ServerEvent) -> bytes:
     id_line = f"id: {event.event_id}\n" if event.event_id is not None else ""
     data = json.dumps(event.data, separators=(",", ":"), ensure_ascii=False)
     return f"event: {event.name}\n{id_line}data: {data}\n\n".encode()

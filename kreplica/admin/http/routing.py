@@ -98,7 +98,7 @@ class Router:
         except CancelledError:
             raise
         except Exception as error:
-            write_problem(request, problem_of(error) or _unexpected(request))
+            write_problem(request, problem_of(error) or _unexpected_error(request))
             return
         finally:
             self._calls -= 1
@@ -140,7 +140,7 @@ class Router:
                 yield item
 
     async def _with_timeout(self, route: Route, call: Any) -> AnyResponse:
-        handled = Deferred.fromCoroutine(_handled(route, call))
+        handled = Deferred.fromCoroutine(_handle(route, call))
         try:
             return await handled.addTimeout(CALL_SECONDS_MAX, self._runtime.reactor)  # type: ignore[arg-type]
         except DeferredTimeoutError:
@@ -177,7 +177,7 @@ class Router:
             del self._streams[running]
 
 
-async def _handled(route: Route, call: Any) -> AnyResponse:
+async def _handle(route: Route, call: Any) -> AnyResponse:
     return await route.handler(call)
 
 
@@ -287,7 +287,7 @@ def _too_many(kind: str, count: int) -> Problem:
     return Problem(503, "OVERLOADED", f"{count} {kind} are in progress, which is the limit", what_to_do="Retry later.")
 
 
-def _unexpected(request: Request) -> Problem:
+def _unexpected_error(request: Request) -> Problem:
     log.failure("unexpected error while serving {uri}", uri=request.uri.decode(errors="replace")[:200])
     return Problem(
         500,

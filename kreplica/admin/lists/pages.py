@@ -51,7 +51,7 @@ async def read_page(
     matching = await _matching(time_slice, keys, selection, values)
     key = selection.fields[0]
     if selection.sort != key:
-        matching = await _sorted(time_slice, matching, values[selection.sort], descending=selection.descending)
+        matching = await _sort(time_slice, matching, values[selection.sort], descending=selection.descending)
     elif selection.descending:
         matching = matching[::-1]
     number, limit = call.query.get("page"), call.query["limit"]
@@ -98,7 +98,7 @@ async def _matching(
     return found
 
 
-async def _sorted(time_slice: TimeSlice, keys: Sequence[Any], value_of: ValueOf, *, descending: bool) -> Sequence[Any]:
+async def _sort(time_slice: TimeSlice, keys: Sequence[Any], value_of: ValueOf, *, descending: bool) -> Sequence[Any]:
     """Return the keys sorted by a column; the sort is stable, and keys without a value are last."""
     known: list[tuple[Any, Any]] = []
     unknown: list[Any] = []

@@ -80,7 +80,7 @@ class ClientLoads:
         self._reactor = reactor
         self._now_ms = now_ms
         self._local = local
-        self._all = SharedLoads(reactor, others, PATH, TABLE, self._table, self._merged, "ClientLoads")
+        self._all = SharedLoads(reactor, others, PATH, TABLE, self._table, self._merge, "ClientLoads")
 
     def routes(self) -> Sequence[Route]:
         """Return the route for other brokers."""
@@ -98,7 +98,7 @@ class ClientLoads:
     async def _table(self) -> Table:
         return await TABLE.document(self._reactor, self._now_ms(), await self._local.current())
 
-    async def _merged(self, tables: list[Rows]) -> dict[str, ClientLoad]:
+    async def _merge(self, tables: list[Rows]) -> dict[str, ClientLoad]:
         """Return the clients; if a client has moved to another broker, the row with its last request."""
         time_slice = TimeSlice(self._reactor)
         merged: dict[str, ClientLoad] = {}

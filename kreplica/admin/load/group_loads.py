@@ -83,7 +83,7 @@ class GroupLoads:
         self._reactor = reactor
         self._now_ms = now_ms
         self._local = local
-        self._all = SharedLoads(reactor, others, PATH, TABLE, self._table, self._merged, "GroupLoads")
+        self._all = SharedLoads(reactor, others, PATH, TABLE, self._table, self._merge, "GroupLoads")
 
     def routes(self) -> Sequence[Route]:
         """Return the route for other brokers."""
@@ -101,7 +101,7 @@ class GroupLoads:
     async def _table(self) -> Table:
         return await TABLE.document(self._reactor, self._now_ms(), await self._local.current())
 
-    async def _merged(self, tables: list[Rows]) -> ClusterGroups:
+    async def _merge(self, tables: list[Rows]) -> ClusterGroups:
         time_slice = TimeSlice(self._reactor)
         merged = ClusterGroups()
         for rows in tables:

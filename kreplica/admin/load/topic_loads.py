@@ -59,7 +59,7 @@ class TopicLoads:
         self._reactor = reactor
         self._now_ms = now_ms
         self._local = local
-        self._all = SharedLoads(reactor, others, PATH, TABLE, self._table, self._merged, "TopicLoads")
+        self._all = SharedLoads(reactor, others, PATH, TABLE, self._table, self._merge, "TopicLoads")
 
     def routes(self) -> Sequence[Route]:
         """Return the route for other brokers."""
@@ -79,7 +79,7 @@ class TopicLoads:
         rows = ((topic, *load) for topic, load in loads.items())
         return await TABLE.document(self._reactor, self._now_ms(), rows)
 
-    async def _merged(self, tables: list[Rows]) -> Mapping[str, TopicLoad]:
+    async def _merge(self, tables: list[Rows]) -> Mapping[str, TopicLoad]:
         time_slice = TimeSlice(self._reactor)
         merged: dict[str, TopicLoad] = {}
         for rows in tables:

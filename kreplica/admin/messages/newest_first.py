@@ -130,7 +130,7 @@ class NewestFirst:
                 if self._reactor.seconds() >= self._until_s:
                     break
                 await pause(self._reactor, RETRY_DELAY_S)
-        return self._selected()
+        return self._select()
 
     def _is_late(self) -> bool:
         """Return True after the time limit, if the page has made progress."""
@@ -229,13 +229,13 @@ class NewestFirst:
 
     # --- result ------------------------------------------------------------------------------------------------------
 
-    def _selected(self) -> list[Document]:
+    def _select(self) -> list[Document]:
         """Return the records of the page; the others belong to the next page."""
         barrier_ms = max((each.frontier_ms for each in self._partitions.values() if each.blocks), default=-2)
         chosen: list[Document] = []
         size = 0
         is_full = False
-        for document in self._merged():
+        for document in self._merge():
             is_full = is_full or len(chosen) >= self._request.limit or (bool(chosen) and size >= PAGE_BYTES_MAX)
             is_full = is_full or time_of(document) < barrier_ms
             if is_full:
@@ -246,6 +246,6 @@ class NewestFirst:
                 size += document["size_bytes"]
         return chosen
 
-    def _merged(self) -> Iterable[Document]:
+    def _merge(self) -> Iterable[Document]:
         numbers = sorted(self._partitions)
         return heapq.merge(*(self._partitions[number].found for number in numbers), key=lambda row: -time_of(row))

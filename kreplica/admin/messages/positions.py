@@ -62,7 +62,7 @@ def decode_spans(topic_id: UUID, order: str, text: str) -> dict[int, Span]:
         same name.
     """
     try:
-        version, topic, its_order, rows = json.loads(_inflated(text))
+        version, topic, its_order, rows = json.loads(_inflate(text))
         if version == VERSION and topic == topic_id.hex and its_order == order:
             return {_offset(number): Span(_offset(next_offset), _offset(end)) for number, next_offset, end in rows}
     except (ValueError, TypeError, zlib.error, binascii.Error):
@@ -75,7 +75,7 @@ def decode_spans(topic_id: UUID, order: str, text: str) -> dict[int, Span]:
     )
 
 
-def _inflated(text: str) -> bytes:
+def _inflate(text: str) -> bytes:
     raw = base64.urlsafe_b64decode(text.encode("ascii"))
     return zlib.decompressobj().decompress(raw, _DECODED_BYTES_MAX)
 

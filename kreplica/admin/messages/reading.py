@@ -45,7 +45,7 @@ class MessageReader:
             messages = await NewestFirst(self._reactor, self.fetcher, page, request).messages()
         else:
             await self._read_forwards(page, request)
-            messages = _selected(page, request.limit)
+            messages = _select(page, request.limit)
         if page.problems and not page.scanned:
             raise no_leader_responds(page.problems)
         return page.document(request, messages)
@@ -107,7 +107,7 @@ def merge_by_time(found: Mapping[int, Sequence[Document]]) -> Iterable[Document]
     return heapq.merge(*(found[number] for number in sorted(found)), key=time_of)
 
 
-def _selected(page: Page, limit: int) -> list[Document]:
+def _select(page: Page, limit: int) -> list[Document]:
     """Return at most ``limit`` records; the others belong to the next page."""
     chosen: list[Document] = []
     size = 0

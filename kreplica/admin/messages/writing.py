@@ -81,7 +81,7 @@ class MessageWriter:
             except (KafkaError, *_NOTHING_SENT) as error:
                 can_retry = not isinstance(error, KafkaError) or error.code in _NOT_APPENDED
                 if not can_retry or self._runtime.reactor.seconds() >= until_s:
-                    raise _explained(error, TopicPartition(topic.name, partition)) from None
+                    raise _with_explanation(error, TopicPartition(topic.name, partition)) from None
             await pause(self._runtime.reactor, RETRY_DELAY_S)
 
     async def _produce(self, key: TopicPartition, batch: bytes) -> tuple[int, int]:
@@ -107,10 +107,10 @@ class MessageWriter:
                 f"broker {leader}, which leads {key}, did not respond: {error}",
                 what_to_do="The record may have been written: check before you write it again.",
             ) from None
-        return _appended(response, key)
+        return _parse_response(response, key)
 
 
-def _explained(error: Exception, key: TopicPartition) -> Exception:
+def _with_explanation(error: Exception, key: TopicPartition) -> Exception:
     """Return a rejection because of missing replicas with a reference to its explanation; other errors unchanged."""
     if not isinstance(error, KafkaError) or error.code is not ErrorCode.NOT_ENOUGH_REPLICAS:
         return error
@@ -119,7 +119,7 @@ def _explained(error: Exception, key: TopicPartition) -> Exception:
     return Problem(503, error.code.name, error.message, what_to_do=advice, members={"why": why})
 
 
-def _appended(response: dict[str, Any], key: TopicPartition) -> tuple[int, int]:
+def _parse_response(response: dict[str, Any], key: TopicPartition) -> tuple[int, int]:
     row = response["responses"][0]["partition_responses"][0]
     code = ErrorCode.of(row["error_code"])
     if code is not ErrorCode.NONE:

@@ -50,10 +50,10 @@ class PeerResponseValidator:
         :raise Problem: the sender's problem; 502 if the response is not valid for the route.
         """
         if not 200 <= status < 300:
-            raise _forwarded(broker_id, status, _parsed(broker_id, status, text) if text.strip() else None)
+            raise _forwarded_problem(broker_id, status, _parse(broker_id, status, text) if text.strip() else None)
         if self._schema is None:
             return None
-        document = _parsed(broker_id, status, text)
+        document = _parse(broker_id, status, text)
         for error in self._validator.iter_errors(document):
             raise _malformed(broker_id, status, f"{_where(error)} {_reason(error)}")
         return document
@@ -77,7 +77,7 @@ def _tolerant(schema: Any) -> Any:
 # --- JSON ------------------------------------------------------------------------------------------------------------
 
 
-def _parsed(broker_id: int, status: int, text: bytes) -> Any:
+def _parse(broker_id: int, status: int, text: bytes) -> Any:
     try:
         document = json.loads(text, parse_float=_float, parse_int=_integer, parse_constant=_constant)
         if b"\\u" in text:
@@ -126,7 +126,7 @@ def _is_deep(document: Any) -> bool:
 # --- problems --------------------------------------------------------------------------------------------------------
 
 
-def _forwarded(broker_id: int, status: int, document: Any) -> Problem:
+def _forwarded_problem(broker_id: int, status: int, document: Any) -> Problem:
     """Return the problem that the other broker sent, without members of the wrong type."""
     sent = document if isinstance(document, dict) else {}
     texts = {name: sent[name] for name in _OWN_MEMBERS if isinstance(sent.get(name), str)}

@@ -78,7 +78,7 @@ class PlanInputs:
             cordoned=sorted(int(name) for name in cordoned if name.isdecimal()),
             in_sync=in_sync,
             leaders=leaders,
-            planned=await self._planned(),
+            planned=await self._planned_partitions(),
         )
 
     async def _topics(self) -> dict[str, TopicAssignment]:
@@ -95,7 +95,7 @@ class PlanInputs:
                 await time_slice.next()
         return found
 
-    async def _planned(self) -> dict[TopicPartition, str]:
+    async def _planned_partitions(self) -> dict[TopicPartition, str]:
         now_ms = self.runtime.wall_clock_ms()
         time_slice = TimeSlice(self.runtime.reactor)
         planned: dict[TopicPartition, str] = {}

@@ -58,7 +58,7 @@ class PlanWriter:
         rows: Rows = []
         try:
             for batch in batches:
-                rows += [_shortened(row) for row in await write(self._client, ZnodeWrites(batch), dry_run=dry_run)]
+                rows += [_shorten(row) for row in await write(self._client, ZnodeWrites(batch), dry_run=dry_run)]
         except (Problem, ZooKeeperError):
             # An incomplete plan has no effect, but is removed so that nothing is left behind.
             await self._remove_quietly(plan.plan_id)
@@ -130,7 +130,7 @@ class PlanWriter:
         return await write(self._client, ZnodeWrites([*map(Delete, paths[:-1]), header]), dry_run=dry_run)
 
 
-def _shortened(row: dict[str, Any]) -> dict[str, Any]:
+def _shorten(row: dict[str, Any]) -> dict[str, Any]:
     steps = row["data"].get("steps") if isinstance(row.get("data"), dict) else None
     if row["operation"] == "create" and isinstance(steps, list):
         return {**row, "data": "(1 step)" if len(steps) == 1 else f"({len(steps)} steps)"}

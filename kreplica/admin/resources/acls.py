@@ -167,7 +167,7 @@ class Acls:
         operations: list[ZooKeeperOperation] = []
         for resource, acls in _by_resource(bindings).items():
             operations += await writer.add(resource, acls, dry_run=call.dry_run)
-        return _changed(bindings, operations, call)
+        return _change_response(bindings, operations, call)
 
     async def delete(self, call: Call) -> JsonResponse:
         """``DELETE /v1/acls``."""
@@ -183,7 +183,7 @@ class Acls:
         operations: list[ZooKeeperOperation] = []
         for resource, acls in _by_resource(bindings).items():
             operations += await writer.remove(resource, acls, dry_run=call.dry_run)
-        return _changed(bindings, operations, call)
+        return _change_response(bindings, operations, call)
 
     def _writer(self) -> AclWriter:
         if self._store is None:
@@ -232,6 +232,6 @@ def _by_resource(bindings: Iterable[Binding]) -> dict[ResourcePattern, list[Acl]
     return found
 
 
-def _changed(bindings: Sequence[Binding], operations: Sequence[ZooKeeperOperation], call: Call) -> JsonResponse:
+def _change_response(bindings: Sequence[Binding], operations: Sequence[ZooKeeperOperation], call: Call) -> JsonResponse:
     znodes = ZnodeWrites(operations).document()
     return JsonResponse({"acls": [acl_row(each) for each in bindings], "dry_run": call.dry_run, "znodes": znodes})

@@ -195,7 +195,7 @@ class Brokers:
         (live, problem), cordoned, counts = await gather(reads)
         rows = {
             broker_id: {
-                **_registered(broker_id, live.get(broker_id)),
+                **_registration_row(broker_id, live.get(broker_id)),
                 "is_controller": published.controller_id == broker_id,
                 "cordoned": broker_id in cordoned,
                 **asdict(counts.brokers.get(broker_id, BrokerCounts())),
@@ -288,7 +288,7 @@ def _row_of(rows: Mapping[int, Row], broker_id: int) -> Row:
     return row
 
 
-def _registered(broker_id: int, registration: BrokerRegistration | None) -> Row:
+def _registration_row(broker_id: int, registration: BrokerRegistration | None) -> Row:
     if registration is None:
         unknown_members = dict.fromkeys(("rack", "broker_epoch", "registered_at_ms", "admin_url"))
         return {"broker_id": broker_id, "live": False, "endpoints": [], **unknown_members}

@@ -87,12 +87,12 @@ def of_topic(rows: Iterable[ConfigRow], own: Mapping[str, str]) -> list[Row]:
 
     :param rows: rows that describe a topic without settings of its own.
     """
-    return _merged(_defaults(rows), own, Source.DYNAMIC_TOPIC_CONFIG)
+    return _merge(_defaults(rows), own, Source.DYNAMIC_TOPIC_CONFIG)
 
 
 def of_subscription(own: Mapping[str, str]) -> list[Row]:
     """Return the rows of a subscription to client metrics."""
-    return _merged(_defaults(describe_client_metrics({})), own, Source.DYNAMIC_CLIENT_METRICS_CONFIG)
+    return _merge(_defaults(describe_client_metrics({})), own, Source.DYNAMIC_CLIENT_METRICS_CONFIG)
 
 
 def _defaults(rows: Iterable[ConfigRow]) -> list[DescribedSetting]:
@@ -107,10 +107,10 @@ def of_broker(rows: Iterable[Mapping[str, Any]], own: Mapping[str, str]) -> list
 
     :param rows: rows of a DescribeConfigs response, with synonyms.
     """
-    return _merged([_described(row) for row in rows], own, Source.DYNAMIC_BROKER_CONFIG)
+    return _merge([_describe(row) for row in rows], own, Source.DYNAMIC_BROKER_CONFIG)
 
 
-def _described(row: Mapping[str, Any]) -> DescribedSetting:
+def _describe(row: Mapping[str, Any]) -> DescribedSetting:
     """Describe a setting with the default value and source that it would have without the broker's dynamic settings."""
     fallbacks = [each for each in row["synonyms"] if each["source"] != Source.DYNAMIC_BROKER_CONFIG]
     default, source = row["value"], Source(row["config_source"])
@@ -131,7 +131,7 @@ def _described(row: Mapping[str, Any]) -> DescribedSetting:
 
 def of_all_brokers(own: Mapping[str, str]) -> list[Row]:
     """Return the cluster-wide dynamic settings."""
-    return _merged([], own, Source.DYNAMIC_DEFAULT_BROKER_CONFIG)
+    return _merge([], own, Source.DYNAMIC_DEFAULT_BROKER_CONFIG)
 
 
 def is_secret(name: str) -> bool:
@@ -140,9 +140,9 @@ def is_secret(name: str) -> bool:
     return setting is None or setting.sensitive
 
 
-def _merged(described: Sequence[DescribedSetting], own: Mapping[str, str], layer: Source) -> list[Row]:
+def _merge(described: Sequence[DescribedSetting], own: Mapping[str, str], layer: Source) -> list[Row]:
     described_names = {setting.name for setting in described}
-    unlisted = [_unlisted(name, layer) for name in sorted(own) if name not in described_names]
+    unlisted = [_describe_unlisted(name, layer) for name in sorted(own) if name not in described_names]
     return [setting.row(own.get(setting.name), layer) for setting in (*described, *unlisted)]
 
 
@@ -153,7 +153,7 @@ def _definition(name: str, layer: Source) -> Setting | None:
     return TOPIC_SETTINGS.get(name) if layer is Source.DYNAMIC_TOPIC_CONFIG else broker_setting(name)
 
 
-def _unlisted(name: str, layer: Source) -> DescribedSetting:
+def _describe_unlisted(name: str, layer: Source) -> DescribedSetting:
     """Describe a setting that is not listed; the value of an unknown one is hidden, since it may be a secret."""
     definition = _definition(name, layer)
     if definition is None:

@@ -206,7 +206,7 @@ class Configs:
     async def read(self, call: Call) -> JsonResponse:
         """``GET`` of the settings of a topic, broker or subscription."""
         kind, entity = await self._entity(call)
-        version, own_values = await self._own(kind, entity)
+        version, own_values = await self._own_settings(kind, entity)
         if kind == SUBSCRIPTIONS:
             _check_exists(entity, version)
         rows = await self._rows(kind, entity, own_values)
@@ -214,7 +214,7 @@ class Configs:
 
     async def rows_of_topic(self, topic: str) -> list[Row]:
         """Return all settings of a topic in the form of ``CONFIG``."""
-        _, own_values = await self._own(TOPICS, topic)
+        _, own_values = await self._own_settings(TOPICS, topic)
         return await self._rows(TOPICS, topic, own_values)
 
     async def _entity(self, call: Call) -> tuple[str, str]:
@@ -229,7 +229,7 @@ class Configs:
         broker = call.path["broker"]
         return BROKERS, znodes.DEFAULT_ENTITY if broker == DEFAULT else str(int(broker))
 
-    async def _own(self, kind: str, entity: str) -> tuple[int | None, Mapping[str, str]]:
+    async def _own_settings(self, kind: str, entity: str) -> tuple[int | None, Mapping[str, str]]:
         """Return the version of the entity's znode and its settings; None if the znode does not exist."""
         path = znodes.config_path(kind, entity)
         try:
@@ -245,9 +245,9 @@ class Configs:
             return of_subscription(own)
         if entity == znodes.DEFAULT_ENTITY:
             return of_all_brokers(own)
-        return of_broker(await self._described(int(entity)), own)
+        return of_broker(await self._describe_broker(int(entity)), own)
 
-    async def _described(self, broker_id: int) -> Sequence[Row]:
+    async def _describe_broker(self, broker_id: int) -> Sequence[Row]:
         """Request the settings of a broker from that broker, because only it can read its file."""
         if broker_id not in self._published.brokers:
             raise Problem(
@@ -272,7 +272,8 @@ class Configs:
         kind, entity = await self._entity(call)
         operations = _operations(call.body)
         if kind == BROKERS and entity != znodes.DEFAULT_ENTITY:
-            await self._described(int(entity))  # rejects a mistyped ID, which would create settings of a missing broker
+            # Rejects a mistyped ID, which would create settings of a missing broker.
+            await self._describe_broker(int(entity))
         for attempts_left in reversed(range(ATTEMPTS_MAX)):
             try:
                 return await self._changed(call, kind, entity, operations)

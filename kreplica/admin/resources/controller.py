@@ -124,7 +124,7 @@ class ControllerResource:
                 unknown = dict.fromkeys(("is_controller", "zookeeper_watches", "controller_watches"))
                 rows.setdefault(broker_id, {"broker_id": broker_id, **unknown})
         brokers = [row for _, row in sorted(rows.items())]
-        elected = await self._elected()
+        elected = await self._elected_controller()
         return JsonResponse({**elected, "brokers": brokers, "problems": list(responses.problems)})
 
     def _row(self) -> dict[str, Any]:
@@ -135,7 +135,7 @@ class ControllerResource:
             "controller_watches": self._controller.watches_count,
         }
 
-    async def _elected(self) -> dict[str, Any]:
+    async def _elected_controller(self) -> dict[str, Any]:
         reactor, client = self._reactor, self._client
         found = await read_if_connected(reactor, client, lambda: client.get_data(znodes.CONTROLLER))
         epoch = await read_if_connected(reactor, client, lambda: client.get_data(znodes.CONTROLLER_EPOCH))

@@ -164,7 +164,7 @@ class Messages:
     async def write(self, call: Call) -> JsonResponse:
         """``POST /v1/topics/{topic}/messages``."""
         body: Mapping[str, Any] = call.body
-        topic = self._published(call)
+        topic = self._published_topic(call)
         key = await encoded_part(self._formats, self._schemas, self._offload, body, "key")
         value = await encoded_part(self._formats, self._schemas, self._offload, body, "value")
         headers = tuple(
@@ -180,7 +180,7 @@ class Messages:
 
     async def delete(self, call: Call) -> JsonResponse:
         """``DELETE /v1/topics/{topic}/messages``."""
-        topic, before = self._published(call), call.query["before"]
+        topic, before = self._published_topic(call), call.query["before"]
         if before is None:
             raise Problem(
                 400,
@@ -206,7 +206,7 @@ class Messages:
             )
         return JsonResponse({"formats": rows, "schema_registry": {"configured": self._schemas.store.has_registry}})
 
-    def _published(self, call: Call) -> PublishedTopic:
+    def _published_topic(self, call: Call) -> PublishedTopic:
         return topic_of(self._leaders.published, call.path["topic"])
 
     def _check_partition(self, topic: TopicQuery, partition: int | None) -> Collection[int]:
@@ -227,7 +227,7 @@ class Messages:
         return PageRequest(topic, query["partition"], begin, after, limit, scan_limit, order)
 
     async def _topic(self, call: Call) -> TopicQuery:
-        topic = self._published(call)
+        topic = self._published_topic(call)
         isolation = ISOLATIONS[call.query["isolation"]]
         selection = await selection_of(self._formats, self._offload, topic.name, call.query)
         return TopicQuery(topic.name, topic.topic_id, isolation, selection)

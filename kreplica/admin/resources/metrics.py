@@ -75,7 +75,7 @@ def exposition(family: Family | Histogram, texts: LabelTexts) -> Iterator[bytes]
         for values, value in family.samples[start : start + SAMPLES_AT_ONCE]:
             label_text = label_texts.get(values)
             if label_text is None:
-                text = ",".join([f'{label}{_escaped(values[index])}"' for label, index in labels])
+                text = ",".join([f'{label}{_escape(values[index])}"' for label, index in labels])
                 label_text = label_texts[values] = f"{{{text}}}" if text else ""
             lines.append(f"{name}{label_text} {_number(value)}\n")
         yield "".join(lines).encode()
@@ -88,7 +88,7 @@ def _number(value: float) -> str:
     return floatToGoString(value)  # type: ignore[no-untyped-call, no-any-return]
 
 
-def _escaped(value: str) -> str:
+def _escape(value: str) -> str:
     if "\\" in value or "\n" in value or '"' in value:
         return value.replace("\\", r"\\").replace("\n", r"\n").replace('"', r"\"")
     return value

@@ -194,7 +194,7 @@ class Plans:
             rows.append(row)
             if len(rows) == limit:
                 break
-        copied = await self._copied(rows)
+        copied = await self._copied_bytes(rows)
         documents = [move_document(row, copied.get(row.number, copied_of(row, {}))) for row in rows]
         last = rows[-1].number if rows else 0
         more = bool(rows) and last + 1 < read.plan.steps_count
@@ -211,10 +211,10 @@ class Plans:
                 searched += 1
                 if len(rows) >= read.progress.moving or searched == STEPS_SEARCHED_MAX:
                     break
-            moved = sum(size or 0 for size in (await self._copied(rows)).values())
+            moved = sum(size or 0 for size in (await self._copied_bytes(rows)).values())
         return plan_document(read.plan, read.progress, self._runtime.wall_clock_ms(), bytes_moved=moved)
 
-    async def _copied(self, rows: Sequence[NumberedStep]) -> dict[int, int | None]:
+    async def _copied_bytes(self, rows: Sequence[NumberedStep]) -> dict[int, int | None]:
         """Return the bytes that each ongoing move has copied, by number."""
         moving = [row for row in rows if row.outcome.state is StepState.MOVING][:MOVING_MEASURED_MAX]
         replicas = [(row.step.key, broker) for row in moving for broker in row.step.receiving_brokers]

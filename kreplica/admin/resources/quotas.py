@@ -201,12 +201,12 @@ class Quotas:
 
     async def list_throttled(self, call: Call) -> JsonResponse:
         """``GET /v1/throttled-clients``."""
-        return JsonResponse(await self._throttled(call))
+        return JsonResponse(await self._throttled_clients(call))
 
     async def why(self, call: Call) -> JsonResponse:
         """``GET /v1/why/client``."""
         principal, client_id, address = (call.query[name] for name in ("principal", "client_id", "address"))
-        document = await self._throttled(call)
+        document = await self._throttled_clients(call)
         rows = [ThrottledFacts(**row) for row in document["clients"]]
         quotas = self._local.quotas_of(principal, client_id or "", address)
         explanation = explain_client(
@@ -214,7 +214,7 @@ class Quotas:
         )
         return JsonResponse(explanation.document())
 
-    async def _throttled(self, call: Call) -> Row:
+    async def _throttled_clients(self, call: Call) -> Row:
         async def read_local() -> Row:
             return {"clients": [each.document() for each in self._local.throttled()], "problems": []}
 

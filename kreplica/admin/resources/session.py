@@ -84,7 +84,7 @@ class SessionResource:
             raise Problem(409, "CONFLICT", "the admin API has no authentication", what_to_do="Use it without a login.")
         if set(body) not in ({"token"}, {"user", "password"}):
             raise Problem(400, "INVALID_REQUEST", "body: send either user and password, or token")
-        login = await self._verified(call.caller.host, body)
+        login = await self._verify(call.caller.host, body)
         if login is None or sessions.lifetime_s(login) <= 0.0:
             detail = "the token is wrong or has expired" if "token" in body else "the user name or password is wrong"
             raise Problem(401, "UNAUTHORIZED", detail, what_to_do="Check the credentials and log in again.")
@@ -94,7 +94,7 @@ class SessionResource:
         document = _document(session.user, "session", session.ends_ms, is_super=session.is_super)
         return JsonResponse(document, status=201, cookie=cookie)
 
-    async def _verified(self, host: str, body: Mapping[str, str]) -> Login | None:
+    async def _verify(self, host: str, body: Mapping[str, str]) -> Login | None:
         """Return the login of valid credentials; None if they are wrong.
 
         :raise Problem: 429 after too many failures, 503 if too many passwords are being verified.

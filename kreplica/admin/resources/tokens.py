@@ -162,7 +162,7 @@ class Tokens:
 
     async def list_all(self, call: Call) -> JsonResponse:
         """``GET /v1/tokens``."""
-        store, caller, owner = self._enabled(call.caller), call.caller, call.query["owner"]
+        store, caller, owner = self._enabled_store(call.caller), call.caller, call.query["owner"]
 
         def may_describe(token: DelegationToken) -> bool:
             of_token = Resource(ResourceType.DELEGATION_TOKEN, token.token_id)
@@ -175,7 +175,7 @@ class Tokens:
 
     async def create(self, call: Call) -> JsonResponse:
         """``POST /v1/tokens``."""
-        store, caller, body = self._enabled(call.caller), call.caller, call.body
+        store, caller, body = self._enabled_store(call.caller), call.caller, call.body
         owner = body.get("owner", caller.user)
         if caller.is_super and "owner" not in body:
             raise Problem(
@@ -193,7 +193,7 @@ class Tokens:
 
     async def renew(self, call: Call) -> JsonResponse:
         """``POST /v1/tokens/{token}/renew``."""
-        store, token_id = self._enabled(call.caller), call.path["token"]
+        store, token_id = self._enabled_store(call.caller), call.path["token"]
         principal = await self._principal(store, call.caller, token_id)
         period_ms = call.body.get("period_ms", BROKERS_PERIOD)
         token, operations = await store.renew(principal, token_id, period_ms, dry_run=call.dry_run)
@@ -201,13 +201,13 @@ class Tokens:
 
     async def expire(self, call: Call) -> JsonResponse:
         """``POST /v1/tokens/{token}/expire``."""
-        store, token_id = self._enabled(call.caller), call.path["token"]
+        store, token_id = self._enabled_store(call.caller), call.path["token"]
         principal = await self._principal(store, call.caller, token_id)
         period_ms = call.body.get("period_ms", DELETE_NOW)
         token, operations = await store.expire(principal, token_id, period_ms, dry_run=call.dry_run)
         return JsonResponse({**_row(token), **_writes(operations, call)})
 
-    def _enabled(self, caller: Caller) -> TokenStore:
+    def _enabled_store(self, caller: Caller) -> TokenStore:
         """Return the store.
 
         :raise KafkaError: the caller has not authenticated, or tokens are disabled.

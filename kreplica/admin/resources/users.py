@@ -141,7 +141,7 @@ class Users:
         await self._settings.read_users()
         after = {**self._settings.scram_credentials.mechanisms_of(user), mechanism: credential}
         operations = await self._writer.change(user, {mechanism: credential}, dry_run=call.dry_run)
-        return _changed(user, after, operations, call)
+        return _change_response(user, after, operations, call)
 
     async def delete(self, call: Call) -> JsonResponse:
         """``DELETE /v1/users/{user}``."""
@@ -159,7 +159,7 @@ class Users:
             )
         after = {name: credential for name, credential in credentials.items() if name not in deleted}
         operations = await self._writer.change(user, dict.fromkeys(deleted), dry_run=call.dry_run)
-        return _changed(user, after, operations, call)
+        return _change_response(user, after, operations, call)
 
     def _row(self, user: str) -> Row:
         return _user_row(user, self._settings.scram_credentials.mechanisms_of(user))
@@ -170,7 +170,7 @@ def _user_row(user: str, credentials: Mapping[str, ScramCredential]) -> Row:
     return {"user": user, "mechanisms": rows}
 
 
-def _changed(
+def _change_response(
     user: str, after: Mapping[str, ScramCredential], operations: Sequence[Operation], call: Call
 ) -> JsonResponse:
     znode_rows = ZnodeWrites(operations, secrets=tuple(HASHES)).document()

@@ -115,10 +115,10 @@ def _state_and_summary(facts: GroupFacts) -> tuple[str, str]:
         return "empty", f"{subject_text} has no members, so it reads nothing; {behind}."
     leaderless = [each for each in facts.partitions if each.leader is None]
     if leaderless:
-        return "leaderless", f"{subject_text} cannot read {_named(leaderless)} because there is no leader; {behind}."
+        return "leaderless", f"{subject_text} cannot read {_names(leaderless)} because there is no leader; {behind}."
     held_back = [each for each in facts.partitions if each.lag and each.transactions]
     if held_back:
-        text = f"{subject_text} may be blocked by an open transaction in {_named(held_back)}; {behind}."
+        text = f"{subject_text} may be blocked by an open transaction in {_names(held_back)}; {behind}."
         return "open_transaction", text
     for status, state, text in (
         ("STOPPED", "stopped", "no longer commits in"),
@@ -127,7 +127,7 @@ def _state_and_summary(facts: GroupFacts) -> tuple[str, str]:
     ):
         rows = [each for each in facts.partitions if each.status == status]
         if rows:
-            return state, f"{subject_text} {text} {_named(rows)}; {behind}."
+            return state, f"{subject_text} {text} {_names(rows)}; {behind}."
     if facts.silent:
         return "silent", f"{subject_text} has members without recent heartbeats; {behind}."
     return "stable", f"{subject_text} is in state {facts.state}; {behind}."
@@ -189,7 +189,7 @@ def _advice(facts: GroupFacts, state: str) -> Iterator[Advice]:
         yield Advice("Delete the group and its offsets.", ("DELETE", f"/v1/groups/{name}"))
 
 
-def _named(rows: Sequence[GroupPartition]) -> str:
+def _names(rows: Sequence[GroupPartition]) -> str:
     names = ", ".join(each.name for each in rows[:NAMED_MAX])
     more = len(rows) - NAMED_MAX
     return f"{names} and {more} more" if more > 0 else names

@@ -145,7 +145,7 @@ class PartitionFactsReader:
             state,
             written_at_ms,
             live,
-            self._failed(key, live),
+            self._failed_replicas(key, live),
             await self._controller(),
             is_deleting,
             await self._sizes_of(key, [broker for broker in replicas if broker in live]),
@@ -169,7 +169,7 @@ class PartitionFactsReader:
         state = documents.decode_partition_state(state_path, state_response[0], state_response[1].version)
         return assignment, state, state_response[1].mtime_ms, isinstance(deleting, tuple)
 
-    def _failed(self, key: TopicPartition, live: Sequence[int]) -> list[int]:
+    def _failed_replicas(self, key: TopicPartition, live: Sequence[int]) -> list[int]:
         topic = self._published.topics.get(key.topic)
         partition = topic.partitions.get(key.partition) if topic is not None else None
         return [broker for broker in partition.offline_replicas if broker in live] if partition is not None else []

@@ -39,7 +39,7 @@ def command(path: Path, records: bool, from_offset: int, limit: int | None, full
         if not as_json and path.is_dir():
             echo(f"{file}:")
         try:
-            for entry in _limited(read_entries(ReadOnlyDisk(), str(file), records, from_offset), limit):
+            for entry in _limit(read_entries(ReadOnlyDisk(), str(file), records, from_offset), limit):
                 damaged = damaged or entry.get("crc_valid") is False
                 echo(json.dumps({"file": str(file), **entry}) if as_json else entry_line(entry, full=full))
         except UnreadableFile as error:
@@ -62,7 +62,7 @@ def _files(path: Path) -> Iterator[Path]:
     yield from (path / name for name in names)
 
 
-def _limited(entries: Iterator[Entry], limit: int | None) -> Iterator[dict[str, Any]]:
+def _limit(entries: Iterator[Entry], limit: int | None) -> Iterator[dict[str, Any]]:
     """Yield at most ``limit`` entries, not counting records."""
     count = 0
     for entry in entries:

@@ -83,14 +83,14 @@ class ListColumns:
         self, session: Session, path: str, member: str, options: ListOptions, query: Mapping[str, Any] | None = None
     ) -> Document:
         """Return the list with the rows of all pages, up to the limit."""
-        columns = self._selected(options)
+        columns = self._selected_columns(options)
         fields = ",".join(dict.fromkeys(field for column in columns for field in column.fields))
         whole = {**(query or {}), "fields": fields, "sort": options.sort, "filter": options.condition, **PAGE}
         return session.get_all(path, member, whole, options.limit)
 
     def print(self, screen: Screen, rows: Sequence[Row], options: ListOptions, *, empty_text: str) -> None:
         """Print the rows as a table."""
-        columns = self._selected(options)
+        columns = self._selected_columns(options)
         titles = [column.title for column in columns]
         screen.table(titles, [[column.text(row) for column in columns] for row in rows], empty_text=empty_text)
 
@@ -100,7 +100,7 @@ class ListColumns:
         hint = " To filter or sort by {}, use its fields {}."
         return "".join(hint.format(name, ", ".join(fields)) for name, fields in combined.items())
 
-    def _selected(self, options: ListOptions) -> list[ListColumn]:
+    def _selected_columns(self, options: ListOptions) -> list[ListColumn]:
         return [self._columns.get(name) or plain(name) for name in options.fields or self._default]
 
 

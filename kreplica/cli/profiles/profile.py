@@ -70,7 +70,7 @@ def list_profiles(as_json: bool) -> None:
 def show(name: str | None, as_json: bool) -> None:
     """Show a profile, by default the current one, without secrets."""
     profiles = read_profiles()
-    profile = _selected(profiles, name)
+    profile = _select(profiles, name)
     if as_json:
         click.echo(json.dumps(_document(profile, profiles), indent=2))
         return
@@ -131,7 +131,7 @@ def set_values(changes: tuple[tuple[str, str], ...]) -> None:
     kreplica profile set --profile staging client.security.protocol=SASL_SSL ca-file=
     """
     profiles = read_profiles()
-    profile = _selected(profiles, None).changed(dict(changes))
+    profile = _select(profiles, None).changed(dict(changes))
     _replace(profiles, profile)
     click.echo(f"Changed profile {profile.name}.")
 
@@ -142,7 +142,7 @@ def set_values(changes: tuple[tuple[str, str], ...]) -> None:
 def edit(name: str | None) -> None:
     """Open a profile, by default the current one, in the editor of $VISUAL or $EDITOR."""
     profiles = read_profiles()
-    before = _selected(profiles, name)
+    before = _select(profiles, name)
     text = before.as_text()
     while True:
         edited = click.edit(text, extension=".toml", require_save=True)
@@ -173,7 +173,7 @@ def delete(name: str) -> None:
     click.echo(f"Deleted profile {name}." + (" There is no current profile." if profiles.current is None else ""))
 
 
-def _selected(profiles: Profiles, name: str | None) -> Profile:
+def _select(profiles: Profiles, name: str | None) -> Profile:
     """Return the profile of an argument, of ``--profile``, or the current one."""
     selected = name or chosen_name() or profiles.current
     if selected is None or selected == NO_PROFILE:

@@ -109,9 +109,9 @@ class Profile:
 
         :param client_table: name of that table.
         """
-        lines = [f"{key} = {_quoted(self.values[key])}" for key in KEYS if key in self.values]
+        lines = [f"{key} = {_quote(self.values[key])}" for key in KEYS if key in self.values]
         if self.client:
-            settings = [f"{_quoted(name)} = {_quoted(text)}" for name, text in self.client.items()]
+            settings = [f"{_quote(name)} = {_quote(text)}" for name, text in self.client.items()]
             lines += ["", f"[{client_table}]", *settings]
         return "\n".join(lines) + "\n"
 
@@ -143,9 +143,9 @@ class Profiles:
         :raise CommandFailed: it cannot be written.
         """
         path = profiles_path()
-        lines = [] if self.current is None else [f"current = {_quoted(self.current)}", ""]
+        lines = [] if self.current is None else [f"current = {_quote(self.current)}", ""]
         for profile in self.by_name.values():
-            place = f"profiles.{_quoted(profile.name)}"
+            place = f"profiles.{_quote(profile.name)}"
             lines += [f"[{place}]", profile.as_text(f"{place}.client")]
         try:
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -276,6 +276,6 @@ def is_secret(setting: str) -> bool:
     return _SECRET.search(setting) is not None
 
 
-def _quoted(text: str) -> str:
+def _quote(text: str) -> str:
     """Return a TOML string; printable strings have the same escapes in JSON."""
     return json.dumps(text, ensure_ascii=False)

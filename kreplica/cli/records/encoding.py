@@ -56,14 +56,14 @@ class PartEncoder:
 
         :raise BadRecord: it cannot be encoded.
         """
-        return text if self._key.is_raw else self._encode(self._key, _parsed(self._key, text, "key"), "key")
+        return text if self._key.is_raw else self._encode(self._key, _parse(self._key, text, "key"), "key")
 
     def value_from_line(self, text: bytes) -> bytes | None:
         """Encode the value in a line.
 
         :raise BadRecord: it cannot be encoded.
         """
-        return text if self._value.is_raw else self._encode(self._value, _parsed(self._value, text, "value"), "value")
+        return text if self._value.is_raw else self._encode(self._value, _parse(self._value, text, "value"), "value")
 
     def _encode(self, part: PartFormat, value: Any, part_name: str) -> bytes | None:
         if value is None:
@@ -75,7 +75,7 @@ class PartEncoder:
             raise BadRecord(f"the {part_name} as {part.name}: {error}") from None
 
 
-def _parsed(part: PartFormat, text: bytes, part_name: str) -> Any:
+def _parse(part: PartFormat, text: bytes, part_name: str) -> Any:
     if part.name in _TEXTS:
         try:
             return text.decode()

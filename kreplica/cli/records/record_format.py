@@ -50,7 +50,7 @@ def compile_template(text: str) -> RecordFormatter:
     :raise ValueError: the template is malformed, or names an unknown field.
     """
     parts: list[bytes | RecordFormatter] = []
-    for literal, name, spec, conversion in Formatter().parse(_unescaped(text)):
+    for literal, name, spec, conversion in Formatter().parse(_unescape(text)):
         parts.append(literal.encode(errors="surrogateescape"))
         if name is None:
             continue
@@ -70,7 +70,7 @@ def for_terminal(print_record: RecordFormatter) -> RecordFormatter:
     return lambda record: escape_controls(print_record(record).decode(errors="replace")).encode()
 
 
-def _unescaped(text: str) -> str:
+def _unescape(text: str) -> str:
     """Replace escape sequences such as ``\\n``, ``\\t`` and ``\\x00``."""
     data = text.encode("raw_unicode_escape", errors="surrogateescape")
     return codecs.decode(data, "unicode_escape")

@@ -168,17 +168,17 @@ def _lines(columns: Sequence[str], rows: Sequence[Sequence[object]], *, styled: 
         values = [row[index] for row in rows]
         texts = [value.plain if isinstance(value, Text) else _words(value) for value in values]
         present = [value for value in values if value is not None]
-        lists.append(_aligned([title, *texts], right=bool(present) and all(map(_is_number, present))))
+        lists.append(_align([title, *texts], right=bool(present) and all(map(_is_number, present))))
     lines = [SEPARATOR.join(cells).rstrip() for cells in zip(*lists, strict=True)]
     if styled:
         lines[0] = click.style(lines[0], bold=True)
         for number, row in enumerate(rows, 1):
             if any(isinstance(value, Text) and value.style == PROBLEM for value in row):
-                lines[number] = _highlighted([cells[number] for cells in lists], row)
+                lines[number] = _highlight([cells[number] for cells in lists], row)
     return lines
 
 
-def _aligned(texts: Sequence[str], *, right: bool) -> list[str]:
+def _align(texts: Sequence[str], *, right: bool) -> list[str]:
     if all(map(str.isascii, texts)):
         width = max(map(len, texts))
         return [text.rjust(width) if right else text.ljust(width) for text in texts]
@@ -188,7 +188,7 @@ def _aligned(texts: Sequence[str], *, right: bool) -> list[str]:
     return [gap + text if right else text + gap for gap, text in zip(gaps, texts, strict=True)]
 
 
-def _highlighted(cells: Sequence[str], row: Sequence[object]) -> str:
+def _highlight(cells: Sequence[str], row: Sequence[object]) -> str:
     return SEPARATOR.join(
         click.style(cell, bold=True, fg="red") if isinstance(value, Text) and value.style == PROBLEM else cell
         for cell, value in zip(cells, row, strict=True)

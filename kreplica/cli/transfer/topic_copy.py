@@ -126,14 +126,14 @@ class _Route:
         starts = earliest_offsets(self.from_cluster, partitions)
         if plan.group is not None:
             producer.begin()  # first, since it ends the open transaction of an earlier run
-            starts |= self._committed(plan.group)
+            starts |= self._committed_offsets(plan.group)
         ends = end_offsets(self.from_cluster, partitions, self.isolation)
         progress.set_total(offset_count(starts, ends))
         options = ReaderOptions(isolation=self.isolation)
         with progress, Reader(self.from_cluster, starts, ends=ends, options=options) as reader:
             Copy(plan, reader, producer, sums).run(progress)
 
-    def _committed(self, group: str) -> dict[TopicPartition, int]:
+    def _committed_offsets(self, group: str) -> dict[TopicPartition, int]:
         found = committed_offsets(self.to_cluster, group, [self.target.name])
         existing = {each.partition for each in self.source.partitions}
         return {

@@ -158,12 +158,12 @@ class DelegationTokens(RequestRouter):
         async def once() -> Sequence[DelegationToken]:
             response = await self._cluster.request_any(DESCRIBE_DELEGATION_TOKEN, body)
             check(response, "delegation tokens")
-            return [_described(row) for row in response["tokens"]]
+            return [_parse_token(row) for row in response["tokens"]]
 
         return await self._cluster.retrying(once, timeout_s)
 
 
-def _described(row: dict[str, Any]) -> DelegationToken:
+def _parse_token(row: dict[str, Any]) -> DelegationToken:
     owner = _principal(row)
     return DelegationToken(
         row["token_id"],

@@ -64,11 +64,11 @@ class GroupOffsets(Partitions):
                     "require_stable": require_stable,
                 }
                 response = await self._cluster.request(connection, OFFSET_FETCH, body)
-                return {row["group_id"]: _committed(row, row["group_id"]) for row in response["groups"]}
+                return {row["group_id"]: _parse_offsets(row, row["group_id"]) for row in response["groups"]}
 
             async def fetch(group_id: str) -> Offsets | ClientError:
                 body = {"group_id": group_id, "topics": rows[group_id], "require_stable": require_stable}
-                return _committed(await self._cluster.request(connection, OFFSET_FETCH, body), group_id)
+                return _parse_offsets(await self._cluster.request(connection, OFFSET_FETCH, body), group_id)
 
             return await self.one_by_one(share, fetch)
 
@@ -150,7 +150,7 @@ def _topic_filter(partitions: Iterable[TopicPartition] | None) -> list[dict[str,
     return None if partitions is None else topic_rows(partitions, lambda each: each.partition, "partition_indexes")
 
 
-def _committed(row: dict[str, Any], group_id: str) -> Offsets | ClientError:
+def _parse_offsets(row: dict[str, Any], group_id: str) -> Offsets | ClientError:
     try:
         if "error_code" in row:  # version 1 has error codes per partition only
             check(row, f"offsets of group {group_id}")

@@ -299,13 +299,13 @@ def _classic_member(row: dict[str, Any], protocol_type: str) -> MemberDescriptio
     topics: tuple[str, ...] = ()
     assignment: frozenset[TopicPartition] = frozenset()
     if protocol_type == CONSUMERS:
-        topics = tuple(_parsed(SUBSCRIPTION, row["member_metadata"]).get("topics", ()))
-        assignment = _partitions(_parsed(ASSIGNMENT, row["member_assignment"]).get("assigned_partitions", ()), "topic")
+        topics = tuple(_parse(SUBSCRIPTION, row["member_metadata"]).get("topics", ()))
+        assignment = _partitions(_parse(ASSIGNMENT, row["member_assignment"]).get("assigned_partitions", ()), "topic")
     instance_id = row.get("group_instance_id")
     return MemberDescription(row["member_id"], instance_id, row["client_id"], row["client_host"], topics, assignment)
 
 
-def _parsed(schema: Schema, data: bytes) -> dict[str, Any]:
+def _parse(schema: Schema, data: bytes) -> dict[str, Any]:
     """Parse a member's metadata; return an empty mapping if it is missing or malformed."""
     try:
         return parse_versioned(schema, data)[1] if data else {}

@@ -107,7 +107,7 @@ class Reassignments(RequestRouter):
         for topic in response["replica_election_results"]:
             for row in topic["partition_result"]:
                 partition = TopicPartition(topic["topic"], row["partition_id"])
-                results[partition] = _elected(outcome(row, f"election for {partition}"))
+                results[partition] = _election_result(outcome(row, f"election for {partition}"))
         return results
 
     async def alter_reassignments(
@@ -168,7 +168,7 @@ class Reassignments(RequestRouter):
         return await self._cluster.at_controller(send, timeout_s)
 
 
-def _elected(error: BrokerRefused | None) -> bool | ClientError:
+def _election_result(error: BrokerRefused | None) -> bool | ClientError:
     if error is None:
         return True
     return False if error.code is ErrorCode.ELECTION_NOT_NEEDED else error

@@ -117,7 +117,7 @@ class Topics(RequestRouter):
             rows = [new_topic_row(wanted[name]) for name in names]
             body = {"topics": rows, "timeout_ms": SERVER_TIMEOUT_MS, "validate_only": validate_only}
             response = await self._cluster.request(connection, CREATE_TOPICS, body)
-            return {row["name"]: _created(row) for row in response["topics"]}
+            return {row["name"]: _created_topic(row) for row in response["topics"]}
 
         async def reconcile(name: str, error: BrokerRefused) -> CreatedTopic | ClientError:
             return CreatedTopic(name) if error.code is ErrorCode.TOPIC_ALREADY_EXISTS else error
@@ -270,7 +270,7 @@ class Topics(RequestRouter):
         names = [item for item in items if isinstance(item, str)]
         ids = [item for item in items if isinstance(item, UUID)]
         if not ids and supports(connection, DESCRIBE_TOPIC_PARTITIONS):
-            return {row["name"]: _described(row) for row in await self._pages(connection, names)}
+            return {row["name"]: _topic_description(row) for row in await self._pages(connection, names)}
         if ids:
             require_version(connection, METADATA, DESCRIBED_BY_ID_FROM, "topic ids")
         body = {
@@ -279,7 +279,7 @@ class Topics(RequestRouter):
             "include_topic_authorized_operations": operations,
         }
         response = await self._cluster.request(connection, METADATA, body)
-        return _by_name_and_id(response["topics"], _described)
+        return _by_name_and_id(response["topics"], _topic_description)
 
     async def _pages(self, connection: BrokerConnection, names: Sequence[str]) -> list[dict[str, Any]]:
         """Request all pages of DescribeTopicPartitions; return one row per topic."""
@@ -319,7 +319,7 @@ def _name_or_id(row: dict[str, Any]) -> str:
     return str(row["name"] or row.get("topic_id"))
 
 
-def _created(row: dict[str, Any]) -> CreatedTopic | ClientError:
+def _created_topic(row: dict[str, Any]) -> CreatedTopic | ClientError:
     error = outcome(row, f"topic {row['name']}")
     if error is not None:
         return error
@@ -332,7 +332,7 @@ def _created(row: dict[str, Any]) -> CreatedTopic | ClientError:
     )
 
 
-def _described(row: dict[str, Any]) -> TopicDescription | ClientError:
+def _topic_description(row: dict[str, Any]) -> TopicDescription | ClientError:
     error = outcome(row, f"topic {_name_or_id(row)}")
     if error is not None:
         return error

@@ -61,7 +61,7 @@ def with_factor(work: ChangeReplicationFactor, cluster: ClusterState) -> Assignm
     wanted, factor = cluster.assignments(work.topics), work.replication_factor
     if factor > len(cluster.receivers) and any(len(replicas) < factor for replicas in wanted.values()):
         raise _too_few(f"replication factor {factor} was requested", cluster)
-    held, keys, assignments = _held(cluster, without=())
+    held, keys, assignments = _held_replicas(cluster, without=())
     held.pin()
     for item, key in enumerate(keys):
         while key in wanted and len(held.replicas(item)) > factor:
@@ -93,7 +93,7 @@ def drained(work: Drain, cluster: ClusterState) -> Assignments:
 
     :raise KafkaError: INVALID_REPLICATION_FACTOR if the other brokers cannot hold the replicas.
     """
-    held, keys, assignments = _held(cluster, without=work.brokers)
+    held, keys, assignments = _held_replicas(cluster, without=work.brokers)
     held.pin()
     affected = {key: item for item, key in enumerate(keys) if not set(work.brokers).isdisjoint(assignments[key])}
     for key, item in affected.items():
@@ -151,7 +151,7 @@ def added(work: AddPartitions, cluster: ClusterState) -> Assignments:
     return {TopicPartition(work.topic, number): replicas for number, replicas in new.items()}
 
 
-def _held(
+def _held_replicas(
     cluster: ClusterState, without: Collection[int]
 ) -> tuple[HeldReplicas, list[TopicPartition], Mapping[TopicPartition, Replicas]]:
     """Return the replicas of all topics, so that new replicas are placed on the least loaded brokers."""

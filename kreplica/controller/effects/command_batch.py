@@ -168,7 +168,7 @@ class CommandBatch:
         self, broker: int, api: Api, partitions: tuple[TopicPartition, ...], build: BodyBuilder, delete: bool = False
     ) -> None:
         self._context.commands_count += 1
-        numbered = _numbered(build, self._context.commands_count)
+        numbered = _with_number(build, self._context.commands_count)
         self._send(broker, Command(api, partitions, numbered, self._context.brokers[broker].epoch, delete))
 
     def _split(self, partitions: Iterable[TopicPartition]) -> Iterator[tuple[TopicPartition, ...]]:
@@ -178,7 +178,7 @@ class CommandBatch:
         return (whole[start : start + size] for start in range(0, len(whole), size))
 
 
-def _numbered(build: BodyBuilder, number: int) -> BodyBuilder:
+def _with_number(build: BodyBuilder, number: int) -> BodyBuilder:
     """Add the command's number, so that a broker can reject a command that arrives after a later one."""
 
     async def numbered(reactor: Reactor) -> Row:

@@ -64,7 +64,7 @@ async def replicas_stopped(term: ControllerTerm, event: ReplicasStopped) -> None
         state = context.replica_state(partition, event.broker_id)
         failed = error not in NO_FILES_LEFT
         if failed:
-            _failed(term, partition, event.broker_id, error)
+            _log_failure(term, partition, event.broker_id, error)
         if not event.delete and state is ReplicaState.OFFLINE and not failed:
             context.set_replica_state(partition, event.broker_id, ReplicaState.DELETION_STARTED)
             batch.stop(partition, event.broker_id, delete=True)
@@ -74,7 +74,7 @@ async def replicas_stopped(term: ControllerTerm, event: ReplicasStopped) -> None
     batch.send()
 
 
-def _failed(term: ControllerTerm, partition: TopicPartition, broker: int, error: ErrorCode) -> None:
+def _log_failure(term: ControllerTerm, partition: TopicPartition, broker: int, error: ErrorCode) -> None:
     log.warn(
         "controller: broker {broker} could not stop or delete {partition}: {error}",
         broker=broker,

@@ -29,18 +29,18 @@ def copy_context(context: ControllerContext) -> Generator[None, None, Controller
     copy = ControllerContext(context.controller_epoch, context.epoch_znode_version)
     for name, value in list(vars(context).items()):
         if isinstance(value, (dict, set)):
-            setattr(copy, name, (yield from _copied(value)))
+            setattr(copy, name, (yield from _copy(value)))
         else:
             setattr(copy, name, value)
     for broker, partitions in context.failed_replicas.items():
-        copy.failed_replicas[broker] = yield from _copied(partitions)
+        copy.failed_replicas[broker] = yield from _copy(partitions)
     for plan_id, run in context.plans.items():
         copy.plans[plan_id] = run.copy()
         yield
     return copy
 
 
-def _copied(original: Any) -> Generator[None, None, Any]:
+def _copy(original: Any) -> Generator[None, None, Any]:
     """Copy a set, or a dict with its order."""
     copy = type(original)()
     items = iter(original.items() if isinstance(original, dict) else original)

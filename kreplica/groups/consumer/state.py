@@ -128,7 +128,7 @@ def is_reconciled(member: Member, target_epoch: int) -> bool:
 
 def _transfer(owners: Owners, member_id: str, before: Member | None, after: Member | None) -> Owners:
     """Return the owners after a change of one member."""
-    had, has = _held(before), _held(after)
+    had, has = _held_partitions(before), _held_partitions(after)
     lost, gained = difference(had, has), difference(has, had)
     if not lost and not gained:
         return owners
@@ -143,5 +143,5 @@ def _transfer(owners: Owners, member_id: str, before: Member | None, after: Memb
     return result
 
 
-def _held(member: Member | None) -> Assignment:
+def _held_partitions(member: Member | None) -> Assignment:
     return union(member.progress.assigned, member.progress.pending_revocation) if member is not None else NO_PARTITIONS

@@ -41,7 +41,7 @@ def refresh(state: GroupState, snapshot: TopicSnapshot) -> GroupState:
 
     :return: the same object if nothing changed, otherwise the group at its next epoch.
     """
-    resolved = _resolved(state, snapshot.resolved)
+    resolved = _resolve(state, snapshot.resolved)
     topics = _topics(dict.fromkeys(_names(state, resolved)), snapshot.topics)
     if resolved == state.resolved and topics == state.topics:
         return state
@@ -66,7 +66,7 @@ def is_subscribed(state: GroupState, topic: str) -> bool:
     return False
 
 
-def _resolved(state: GroupState, fresh: Mapping[str, MatchedTopics]) -> dict[str, MatchedTopics]:
+def _resolve(state: GroupState, fresh: Mapping[str, MatchedTopics]) -> dict[str, MatchedTopics]:
     """Return the matches of each expression in use; unchanged matches keep their old entry, which is not rewritten."""
     result = {}
     for expression in regular_expressions(state):

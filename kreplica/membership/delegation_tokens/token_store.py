@@ -144,7 +144,7 @@ class TokenStore:
         time_slice = TimeSlice(self._reactor)
         paths = [path_of(token_id) for token_id in token_ids]
         for token_id, path, result in zip(token_ids, paths, await read_all(self._client, paths), strict=True):
-            token = _decoded(path, result[0]) if isinstance(result, tuple) else None
+            token = _decode(path, result[0]) if isinstance(result, tuple) else None
             if token_id in self._written:
                 pass  # a later change by another broker triggers another read
             elif token is None or token.token_id != token_id:
@@ -323,7 +323,7 @@ class TokenStore:
         except NoNode:
             self.cache.remove(token_id)
             raise not_found() from None
-        token = _decoded(path, data)
+        token = _decode(path, data)
         if token is None or token.token_id != token_id:
             raise not_found()
         return stat.version, token
@@ -347,7 +347,7 @@ def _check(token: DelegationToken, principal: str, now_ms: int, *, also_expired:
         raise KafkaError(ErrorCode.DELEGATION_TOKEN_EXPIRED, "the delegation token has expired")
 
 
-def _decoded(path: str, data: bytes) -> DelegationToken | None:
+def _decode(path: str, data: bytes) -> DelegationToken | None:
     try:
         return decode_token(data)
     except ValueError as error:

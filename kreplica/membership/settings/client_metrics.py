@@ -72,7 +72,7 @@ class Subscription:
                 raise KafkaError(
                     ErrorCode.INVALID_CONFIG, f"Illegal regular expression for {attribute}: {expression!r}: {error}"
                 ) from None
-        metrics = [each for each in _parsed(METRICS, settings) if each]
+        metrics = [each for each in _parse(METRICS, settings) if each]
         interval_ms = CLIENT_METRICS_SETTINGS[INTERVAL].parse(settings.get(INTERVAL, str(INTERVAL_MS_DEFAULT)))
         assert isinstance(interval_ms, int)
         return cls(name, metrics, interval_ms, match)
@@ -167,7 +167,7 @@ class ClientMetricsReader:
         paths = [znodes.config_path(znodes.CLIENT_METRICS_TYPE, name) for name in names]
         results = await read_all(self._client, paths)
         found = {
-            name: _decoded(path, result[0])
+            name: _decode(path, result[0])
             for name, path, result in zip(names, paths, results, strict=True)
             if isinstance(result, tuple)
         }
@@ -188,12 +188,12 @@ def write_operations(name: str, settings: Mapping[str, str], version: int | None
     return [] if version is None else [Delete(path, version), notify]
 
 
-def _parsed(name: str, settings: Mapping[str, str]) -> Iterable[str]:
+def _parse(name: str, settings: Mapping[str, str]) -> Iterable[str]:
     value = CLIENT_METRICS_SETTINGS[name].parse(settings.get(name, ""))
     return value if isinstance(value, tuple) else ()
 
 
-def _decoded(path: str, data: bytes) -> Mapping[str, str]:
+def _decode(path: str, data: bytes) -> Mapping[str, str]:
     try:
         return documents.decode_config(path, data)
     except znodes.ZnodeError as error:

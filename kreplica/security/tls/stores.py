@@ -72,7 +72,7 @@ def load_key(options: TlsOptions, read: Read = read_file) -> KeyEntry | None:
         raise SettingsError(f"{place}: the file contains no private key with a certificate")
     own = loaded.cert.certificate
     others = [each.certificate for each in loaded.additional_certs]
-    return KeyEntry(_supported(place, loaded.key), (own, *_chain_of(own, others)))
+    return KeyEntry(_check_type(place, loaded.key), (own, *_chain_of(own, others)))
 
 
 def load_trusted(options: TlsOptions, read: Read = read_file) -> tuple[x509.Certificate, ...] | None:
@@ -138,10 +138,10 @@ def _pem_entry(place: str, key: bytes, chain: bytes, options: TlsOptions) -> Key
     certificates = _pem_certificates(place, chain)
     if loaded.public_key() != certificates[0].public_key():
         raise SettingsError(f"{place}: the private key does not belong to the first certificate")
-    return KeyEntry(_supported(place, loaded), certificates)
+    return KeyEntry(_check_type(place, loaded), certificates)
 
 
-def _supported(place: str, key: object) -> Key:
+def _check_type(place: str, key: object) -> Key:
     if not isinstance(key, Key):
         raise SettingsError(f"{place}: the type of the private key is not RSA, EC, Ed25519 or Ed448")
     return key

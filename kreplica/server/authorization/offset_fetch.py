@@ -68,7 +68,7 @@ def guard_offset_fetch(permissions: Permissions, handle: Handler) -> Handler:
             handle(request)
         else:
             topics = [] if request.version >= GROUP_ERRORS_FROM else [
-                _rejected(each, _GROUP_REJECTED) for each in body["topics"]
+                _rejected_row(each, _GROUP_REJECTED) for each in body["topics"]
             ]
             request.respond({"topics": topics, "error_code": _GROUP_REJECTED})
 
@@ -82,12 +82,12 @@ def _remove_rejected(permissions: Permissions, request: Request, row: Row) -> li
         if permissions.allows(request, Operation.DESCRIBE, topic(each["name"])):
             allowed.append(each)
         else:
-            rejected.append(_rejected(each, _TOPIC_REJECTED))
+            rejected.append(_rejected_row(each, _TOPIC_REJECTED))
     row["topics"] = allowed
     return rejected
 
 
-def _rejected(row: Row, code: int) -> Row:
+def _rejected_row(row: Row, code: int) -> Row:
     partitions = [
         {"partition_index": number, "committed_offset": -1, "metadata": "", "error_code": code}
         for number in row["partition_indexes"]

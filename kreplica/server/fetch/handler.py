@@ -60,7 +60,7 @@ class Fetch:
         reader = _reader(request)
         followers = self._followers
         if self._permissions is not None:
-            reader = _authorized(reader, self._permissions, request)
+            reader = _authorize(reader, self._permissions, request)
         if (
             reader.is_follower
             and followers is not None
@@ -134,7 +134,7 @@ def _reader(request: Request) -> Reader:
     )
 
 
-def _authorized(reader: Reader, permissions: FetchPermissions, request: Request) -> Reader:
+def _authorize(reader: Reader, permissions: FetchPermissions, request: Request) -> Reader:
     """Return the reader with the topics that it may read; a follower may read all topics or none."""
     if not reader.is_follower:
         return reader._replace(may_read=permissions.may_read(request))

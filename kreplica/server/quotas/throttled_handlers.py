@@ -56,7 +56,7 @@ class ThrottledHandlers:
             handle = self._produce(handle)
             handle_run = None if handle_run is None else self._produce_run(handle_run)
         if REQUEST_PERCENTAGE in names and key not in EXEMPT_FROM_PERCENTAGE:
-            handle = self._timed(handle)
+            handle = self._measure(handle)
             handle_run = None if handle_run is None else self._timed_run(handle_run)
         return replace(entry, handle=handle, handle_run=handle_run)
 
@@ -93,7 +93,7 @@ class ThrottledHandlers:
 
     # --- time of the event loop --------------------------------------------------------------------------------------
 
-    def _timed(self, handle: Handler) -> Handler:
+    def _measure(self, handle: Handler) -> Handler:
         quotas, metrics = self._quotas, self._quotas.metrics[REQUEST_PERCENTAGE]
 
         def timed(request: Request) -> None:

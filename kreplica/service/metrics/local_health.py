@@ -127,7 +127,7 @@ class LocalHealth:
         if totals.under_replicated:
             yield under_replicated_fault(sorted(totals.under_replicated), totals.under_min_isr)
         yield from self._unreachable_leaders()
-        yield from self._throttled(totals.lagging)
+        yield from self._throttled_faults(totals.lagging)
         yield from self._event_loop()
         for each in broker.certificates.watch.expiring:
             kind = "certificate_expired" if each.days < 0 else "certificate_expiring"
@@ -158,7 +158,7 @@ class LocalHealth:
                 text = f"Broker {broker_id} cannot fetch {partition_names(keys)} from broker {leader_id}: {problem}."
                 yield broker_fault("leader_unreachable", broker_id, text, keys, detail=str(leader_id))
 
-    def _throttled(self, lagging: Sequence[Partition]) -> Iterator[Fault]:
+    def _throttled_faults(self, lagging: Sequence[Partition]) -> Iterator[Fault]:
         throttle, broker_id = self._broker.replication.throttle, self._broker.broker_id
         limited = {
             partition.topic_partition: min(bucket.rate for bucket in buckets)

@@ -109,7 +109,7 @@ def _text_line(event: LogEvent) -> str:
     prefix = f"{host}: " if host is not None else ""
     text = f"{time.strftime('%H:%M:%S', at)} {level:<8} {prefix}{formatEvent(event)}\n"
     failure = event.get("log_failure")
-    return text + (_indented(failure.getTraceback()) if failure is not None else "")
+    return text + (_indent(failure.getTraceback()) if failure is not None else "")
 
 
 def _host() -> str | None:
@@ -118,7 +118,7 @@ def _host() -> str | None:
     return system if _HOST.fullmatch(system) else None
 
 
-def _indented(text: str) -> str:
+def _indent(text: str) -> str:
     return "".join(f"    {line}\n" for line in text.rstrip().splitlines())
 
 

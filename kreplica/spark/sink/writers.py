@@ -84,11 +84,11 @@ class ExactlyOnceBatchWriter(DataSourceArrowWriter):
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Decide the batch and commit its transactions."""
-        commit_prepared(_prepared(messages), self._options)
+        commit_prepared(_prepared_tasks(messages), self._options)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         """Abort the transactions, unless the batch is decided."""
-        abort_prepared(_prepared(messages), self._options)
+        abort_prepared(_prepared_tasks(messages), self._options)
 
     def _task(self) -> Task:
         context = TaskContext.get()
@@ -122,13 +122,13 @@ class ExactlyOnceWriter(DataSourceStreamArrowWriter):
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         """Decide the micro-batch and commit its transactions."""
-        prepared = _prepared(messages)
+        prepared = _prepared_tasks(messages)
         commit_prepared(prepared, self._options)
         log.info("micro-batch %d: %d records are committed", batchId, sum(each.records for each in prepared))
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         """Abort the transactions, unless the micro-batch is decided."""
-        abort_prepared(_prepared(messages), self._options)
+        abort_prepared(_prepared_tasks(messages), self._options)
 
     def _task(self) -> Task:
         context = TaskContext.get()
@@ -152,5 +152,5 @@ def _short_id(run: str) -> str:
     return sha256(run.encode()).hexdigest()[:8]
 
 
-def _prepared(messages: list[WriterCommitMessage | None]) -> list[PreparedTask]:
+def _prepared_tasks(messages: list[WriterCommitMessage | None]) -> list[PreparedTask]:
     return [message for message in messages if isinstance(message, PreparedTask)]

@@ -82,7 +82,7 @@ class Rejections:
         if previous is None or previous.epoch != epoch:
             rejection = Rejection(epoch, first, end, code, now_ms) if code.retriable else None
         else:
-            rejection = _updated(previous, first, end, code, now_ms)
+            rejection = _update(previous, first, end, code, now_ms)
         if rejection is not None:
             self.by_producer[header.producer_id] = rejection
             if len(self.by_producer) > self._producers_max:
@@ -155,7 +155,7 @@ def _is_rejected(sequence: int, rejection: Rejection) -> bool:
     return _distance(rejection.first, sequence) < _distance(rejection.first, rejection.end)
 
 
-def _updated(previous: Rejection, first: int, end: int, code: ErrorCode, now_ms: int) -> Rejection | None:
+def _update(previous: Rejection, first: int, end: int, code: ErrorCode, now_ms: int) -> Rejection | None:
     """Return the state after another rejection in the same epoch, or None if no batch is missing any longer."""
     if not code.retriable:
         if not _is_rejected(first, previous):

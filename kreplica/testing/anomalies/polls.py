@@ -36,7 +36,7 @@ def _misplaced_poll(observed: ObservedLogs, poll: Poll, position: int | None) ->
         if offset < expected:
             yield _went_back(poll, expected, offset, value, is_between)
         elif offset > expected:
-            yield from _skipped(observed, poll, expected, offset, is_between)
+            yield from _find_skip(observed, poll, expected, offset, is_between)
         expected = offset + 1
         is_between = False
 
@@ -53,7 +53,7 @@ def _went_back(poll: Poll, expected: int, offset: int, value: Value, is_between:
     )
 
 
-def _skipped(observed: ObservedLogs, poll: Poll, expected: int, offset: int, is_between: bool) -> Iterator[Anomaly]:
+def _find_skip(observed: ObservedLogs, poll: Poll, expected: int, offset: int, is_between: bool) -> Iterator[Anomaly]:
     """Find the first record between two offsets that another consumer read and that this one may not skip."""
     log = observed.logs[poll.partition]
     begin, end = (bisect_left(log.read_offsets, position) for position in (expected, offset))

@@ -115,9 +115,9 @@ def unsent_reads(observed: ObservedLogs) -> Iterator[Anomaly]:
             continue
         for offset, value, poll in log.all_reads():
             if value not in log.sent:
-                yield _unsent(partition, offset, value, poll)
+                yield _unsent_read(partition, offset, value, poll)
 
 
-def _unsent(partition: Partition, offset: int, value: Value, poll: Poll) -> Anomaly:
+def _unsent_read(partition: Partition, offset: int, value: Value, poll: Poll) -> Anomaly:
     text = f"{shorten(value)} was {describe(poll)} but never sent"
     return Anomaly(Kind.UNSENT_READ, partition, (offset,), (value,), names(poll), poll.at_s, text)

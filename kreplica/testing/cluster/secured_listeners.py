@@ -32,7 +32,7 @@ def secured_settings(number: int, plaintext_port: int, session_lifetime_ms: int)
     """
     listeners = {"PLAINTEXT": plaintext_port, "USERS": SECURED_PORT, "BROKERS": INTER_BROKER_PORT}
     of_users = _jaas({ADMINISTRATOR: ADMINISTRATOR_PASSWORD})
-    of_brokers = f'{_jaas({_BROKER: _BROKER_PASSWORD}, f" username={_BROKER} password={_quoted(_BROKER_PASSWORD)}")}'
+    of_brokers = f'{_jaas({_BROKER: _BROKER_PASSWORD}, f" username={_BROKER} password={_quote(_BROKER_PASSWORD)}")}'
     return [
         "listeners=" + ",".join(f"{name}://broker-{number}:{port}" for name, port in listeners.items()),
         "listener.security.protocol.map=PLAINTEXT:PLAINTEXT,USERS:SASL_PLAINTEXT,BROKERS:SASL_PLAINTEXT",
@@ -54,8 +54,8 @@ def administrator_endpoint(random: Random) -> EndpointMaker:
 
 
 def _jaas(users: Mapping[str, str], options: str = "") -> str:
-    return f"{_LOGIN}{options}{''.join(f' user_{name}={_quoted(password)}' for name, password in users.items())};"
+    return f"{_LOGIN}{options}{''.join(f' user_{name}={_quote(password)}' for name, password in users.items())};"
 
 
-def _quoted(text: str) -> str:
+def _quote(text: str) -> str:
     return f'"{text}"'

@@ -54,7 +54,7 @@ def results_text(results: Iterable[CaseResult]) -> str:
         order = list(dict.fromkeys(row["event"] for row in rows))
         rows.sort(key=lambda row: order.index(row["event"]))
         cells = [[_cell(field, row[field]) for _, field in COLUMNS] for row in rows]
-        parts.append(f"{title}\n{_aligned([name for name, _ in COLUMNS], cells, left=2)}")
+        parts.append(f"{title}\n{_align([name for name, _ in COLUMNS], cells, left=2)}")
     return "\n\n".join([*parts, LEGEND])
 
 
@@ -71,10 +71,10 @@ def _cell(field: str, value: Any) -> str:
 def claims_text(claims: Sequence[DesignClaim]) -> str:
     """Return the table of the claims of the design documents."""
     rows = [[claim.claim, claim.design, claim.claimed, claim.measured] for claim in claims]
-    return _aligned(["claim of the design documents", "design", "claimed", "measured"], rows, left=4)
+    return _align(["claim of the design documents", "design", "claimed", "measured"], rows, left=4)
 
 
-def _aligned(names: Sequence[str], rows: Sequence[Sequence[str]], *, left: int) -> str:
+def _align(names: Sequence[str], rows: Sequence[Sequence[str]], *, left: int) -> str:
     widths = [max(len(line[column]) for line in (names, *rows)) for column in range(len(names))]
     lines = []
     for line in (names, *rows):

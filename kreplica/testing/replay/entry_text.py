@@ -86,9 +86,9 @@ class EntryText:
         value = line["value"]
         if operation == "get_data":
             text = decode_bytes(value[0]).decode(errors="replace")
-            return f"    {path} in version {value[1][4]}: {_truncated(text) or 'empty'}"
+            return f"    {path} in version {value[1][4]}: {_truncate(text) or 'empty'}"
         if operation == "get_children":
-            return f"    children of {path}: {_truncated(', '.join(sorted(value))) or 'none'}"
+            return f"    children of {path}: {_truncate(', '.join(sorted(value))) or 'none'}"
         if operation == "exists":
             return f"    {path} {'does not exist' if value is None else 'exists'}"
         return f"    {self.time(line)} done" if operation in ("multi", "create", "delete") else []
@@ -121,7 +121,7 @@ class EntryText:
         return "  resigns"
 
     def _settled(self, line: EntryFields) -> str:
-        return f"  answers request {line['question']}: {_truncated(str(line['answer']))}"
+        return f"  answers request {line['question']}: {_truncate(str(line['answer']))}"
 
     def _timer(self, line: EntryFields) -> str | list[str]:
         if "out" not in line or not line["after_s"]:
@@ -159,7 +159,7 @@ class EntryText:
         text = decode_bytes(rest[0])
         partition = partition_of(path)
         if partition is None or not path.endswith("/state"):
-            return f"{name} {path} {_truncated(text.decode(errors='replace'))}".rstrip()
+            return f"{name} {path} {_truncate(text.decode(errors='replace'))}".rstrip()
         state = documents.decode_partition_state(path, text, 0)
         context = self._context()
         return f"{partition}: {change(context.leadership.get(partition) if context else None, state)}"
@@ -213,7 +213,7 @@ def partition_of(path: str) -> TopicPartition | None:
 
 def _event(value: Sequence[Any]) -> str:
     name, arguments = value
-    return " ".join([name, *(f"{key}={_truncated(str(argument))}" for key, argument in arguments.items())])
+    return " ".join([name, *(f"{key}={_truncate(str(argument))}" for key, argument in arguments.items())])
 
 
 def _error(value: Sequence[Any]) -> str:
@@ -227,5 +227,5 @@ def _first_of(texts: Sequence[str], count: int = SHOWN_MAX) -> str:
     return ", ".join(texts[:count]) + more
 
 
-def _truncated(text: str) -> str:
+def _truncate(text: str) -> str:
     return text if len(text) <= TEXT_MAX else f"{text[:TEXT_MAX]}..."

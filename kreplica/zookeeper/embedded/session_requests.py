@@ -184,7 +184,7 @@ class SessionRequests:
     def set_watches(self, connection: Connection, xid: int, request: SetWatches) -> None:
         """Restore the watches of a reconnected client; events that the client missed are sent immediately."""
         sink = self._commits.sink_for_tree(connection)
-        for type_, path in self._missed(connection, request):
+        for type_, path in self._missed_events(connection, request):
             event = event_frame(type_, path, connection.barrier.zxid)
             sink.append(event)
             connection.count_unsent(len(event))
@@ -194,7 +194,7 @@ class SessionRequests:
             self._watches.add_persistent(path, connection, AddWatchMode.PERSISTENT_RECURSIVE)
         sink.append(reply_frame(xid, connection.barrier.zxid, 0))
 
-    def _missed(self, connection: Connection, request: SetWatches) -> list[tuple[EventType, str]]:
+    def _missed_events(self, connection: Connection, request: SetWatches) -> list[tuple[EventType, str]]:
         nodes, seen = self._tree.nodes, request.relative_zxid
         missed = []
         for path in request.data:

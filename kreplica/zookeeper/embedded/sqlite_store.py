@@ -125,7 +125,7 @@ def _commit(database: sqlite3.Connection, changes: Changes) -> None:
 
 def _insert(database: sqlite3.Connection, table: str, rows: Sequence[Sequence[Any]]) -> None:
     for start in range(0, len(rows), ROWS_PER_STATEMENT_MAX):
-        part = _padded(rows[start : start + ROWS_PER_STATEMENT_MAX])
+        part = _pad(rows[start : start + ROWS_PER_STATEMENT_MAX])
         row_placeholders = f"({','.join('?' * len(part[0]))})"
         all_placeholders = ",".join([row_placeholders] * len(part))
         database.execute(f"replace into {table} values {all_placeholders}", list(chain.from_iterable(part)))
@@ -133,11 +133,11 @@ def _insert(database: sqlite3.Connection, table: str, rows: Sequence[Sequence[An
 
 def _delete(database: sqlite3.Connection, table: str, column: str, keys: Sequence[Any]) -> None:
     for start in range(0, len(keys), ROWS_PER_STATEMENT_MAX):
-        part = _padded(keys[start : start + ROWS_PER_STATEMENT_MAX])
+        part = _pad(keys[start : start + ROWS_PER_STATEMENT_MAX])
         database.execute(f"delete from {table} where {column} in ({','.join('?' * len(part))})", part)
 
 
-def _padded(rows: Sequence[Any]) -> list[Any]:
+def _pad(rows: Sequence[Any]) -> list[Any]:
     """Repeat the last row up to a power of two, so that a few prepared statements cover all row counts."""
     return [*rows, *[rows[-1]] * ((1 << (len(rows) - 1).bit_length()) - len(rows))]
 

@@ -28,7 +28,7 @@ class StickyAssignor:
 
     def assign(self, topics: Topics, members: Sequence[Member]) -> Shares:
         """See ``Assignor``."""
-        return _balanced(topics, members, {each.member_id: eager_claim(each) for each in members})
+        return _balance(topics, members, {each.member_id: eager_claim(each) for each in members})
 
 
 class CooperativeStickyAssignor:
@@ -44,7 +44,7 @@ class CooperativeStickyAssignor:
     def assign(self, topics: Topics, members: Sequence[Member]) -> Shares:
         """See ``Assignor``."""
         claims = {each.member_id: cooperative_claim(each) for each in members}
-        shares = _balanced(topics, members, claims)
+        shares = _balance(topics, members, claims)
         holders: dict[TopicPartition, set[str]] = {}
         for member_id, claim in claims.items():
             for partition in claim.partitions:
@@ -55,7 +55,7 @@ class CooperativeStickyAssignor:
         }
 
 
-def _balanced(topics: Topics, members: Sequence[Member], claims: Mapping[str, Claim]) -> Shares:
+def _balance(topics: Topics, members: Sequence[Member], claims: Mapping[str, Claim]) -> Shares:
     ordered = sorted_members(members)
     balance = Balance(topics, [(each.member_id, each.topics) for each in ordered])
     for member_id, partition in _kept_partitions(ordered, claims):

@@ -23,7 +23,7 @@ TOPICS_AT_ONCE = 20
 responses arrive together, and each metadata update checks every waiting topic."""
 
 
-def _requested(body: Row) -> Steps[tuple[list[Row], Counter[tuple[str | None, UUID]]]]:
+def _requested_topics(body: Row) -> Steps[tuple[list[Row], Counter[tuple[str | None, UUID]]]]:
     """Return the requested topics, and how often each one occurs."""
     # Versions below 6 list names; later ones list rows with a name or an ID.
     requested: list[Row] = list(body.get("topics") or ())
@@ -59,7 +59,7 @@ class DeleteTopics:
     async def _response(self, request: Request) -> Row:
         seconds = request.connection.seconds
         deadline_s = seconds() + request.body["timeout_ms"] / 1000
-        requested, counts = await in_slices(request, _requested(request.body))
+        requested, counts = await in_slices(request, _requested_topics(request.body))
 
         async def start(row: Row) -> Row:
             if counts[row["name"], row["topic_id"]] > 1:

@@ -114,17 +114,17 @@ class AuditReport:
         """One-line summary."""
         if self.difference_count:
             partitions_with_differences = sum(1 for each in self.partitions if each.difference_count)
-            found = _counted(self.difference_count, "difference")
-            return f"{found}, in {partitions_with_differences:,} of {_counted(len(self.partitions), 'partition')}"
+            found = _count_text(self.difference_count, "difference")
+            return f"{found}, in {partitions_with_differences:,} of {_count_text(len(self.partitions), 'partition')}"
         if self.is_empty:
             return "nothing was compared"
-        summary = f"the replicas of {_counted(self.compared_count, 'partition')} agree below the high watermark"
+        summary = f"the replicas of {_count_text(self.compared_count, 'partition')} agree below the high watermark"
         if self.single_replica_count:
             summary += f"; {self.single_replica_count:,} with a single replica have valid checksums"
-        return f"{summary}; {_counted(self.undone, 'slice')} could not be compared" if self.undone else summary
+        return f"{summary}; {_count_text(self.undone, 'slice')} could not be compared" if self.undone else summary
 
 
-def _counted(count: int, noun: str) -> str:
+def _count_text(count: int, noun: str) -> str:
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 

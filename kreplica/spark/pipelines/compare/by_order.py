@@ -141,7 +141,7 @@ def _match_records(remaining_rows: DataFrame) -> DataFrame:
 def _differences(matched: DataFrame) -> DataFrame:
     """Return ``partition``, ``kind`` (null if retention deleted the record), both offsets, and the sort key ``place``.
     """
-    return _out_of_order(matched).unionByName(_unmatched(matched))
+    return _out_of_order(matched).unionByName(_unmatched_records(matched))
 
 
 def _out_of_order(matched: DataFrame) -> DataFrame:
@@ -152,7 +152,7 @@ def _out_of_order(matched: DataFrame) -> DataFrame:
     return _findings(misplaced, sql.lit(Kind.OUT_OF_ORDER.value), sql.col("archive_rank"))
 
 
-def _unmatched(matched: DataFrame) -> DataFrame:
+def _unmatched_records(matched: DataFrame) -> DataFrame:
     """Return the unmatched records.
 
     Between two matched pairs, the n-th unmatched record of the archive and the n-th of the topic are counted as a
