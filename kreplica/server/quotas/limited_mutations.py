@@ -64,13 +64,13 @@ class _LimitedMutations:
 
     def table(self, table: HandlerTable) -> HandlerTable:
         limited = {
-            key: replace(table[key], handle=self._limited(key, mutation, table[key].handle))
+            key: replace(table[key], handle=self._limit_handler(key, mutation, table[key].handle))
             for key, mutation in _MUTATIONS.items()
             if key in table
         }
         return {**table, **limited}
 
-    def _limited(self, key: int, mutation: _Mutation, handle: Handler) -> Handler:
+    def _limit_handler(self, key: int, mutation: _Mutation, handle: Handler) -> Handler:
         def limited(request: Request) -> None:
             if CONTROLLER_MUTATION_RATE in self._quotas.names and not request.body.get("validate_only", False):
                 self._limit(request, key, mutation)
