@@ -40,9 +40,9 @@ class FetchLimits:
 
 def grouped_by_topic(partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
     """Order partitions so that those of one topic are adjacent; topics keep the order of their first partitions."""
-    given = list(partitions)
-    order = {topic: index for index, topic in reversed(list(enumerate(each.topic for each in given)))}
-    return sorted(given, key=lambda each: order[each.topic])
+    ordered = list(partitions)
+    order = {topic: index for index, topic in reversed(list(enumerate(each.topic for each in ordered)))}
+    return sorted(ordered, key=lambda each: order[each.topic])
 
 
 def fetch_body(

@@ -50,8 +50,8 @@ async def offsets_by_time(
 
     async def attempt() -> None:
         problem: ClientError | None = None
-        left = {key: time for key, time in times.items() if key not in found}
-        for key, result in (await request_offsets(cluster, left, isolation)).items():
+        remaining = {key: time for key, time in times.items() if key not in found}
+        for key, result in (await request_offsets(cluster, remaining, isolation)).items():
             if isinstance(result, ClientError):
                 problem = result
             else:
@@ -158,11 +158,13 @@ async def committed_offsets(
     :param stable: wait until no open transaction can change the offsets (KIP-447).
     :raise ClientError: the coordinator rejected the request or did not respond in time.
     """
-    wanted = None if partitions is None else topic_rows(partitions, lambda key: key.partition, "partition_indexes")
+    requested_rows = None
+    if partitions is not None:
+        requested_rows = topic_rows(partitions, lambda key: key.partition, "partition_indexes")
     body = {
         "group_id": group_id,
-        "topics": wanted,
-        "groups": [{"group_id": group_id, "topics": wanted}],
+        "topics": requested_rows,
+        "groups": [{"group_id": group_id, "topics": requested_rows}],
         "require_stable": stable,
     }
 

@@ -34,11 +34,11 @@ FENCED = (
 
 def is_fenced(error: BaseException | None) -> bool:
     """Return True if an error or one of its causes means that the producer was fenced."""
-    seen = 0
-    while error is not None and seen < 10:
+    depth = 0
+    while error is not None and depth < 10:
         if isinstance(error, BrokerRefused) and error.code in FENCED:
             return True
-        error, seen = error.__cause__, seen + 1
+        error, depth = error.__cause__, depth + 1
     return False
 
 

@@ -87,8 +87,8 @@ def rebalance(
     racks = {broker.broker_id: broker.rack for broker in brokers}
     held = HeldReplicas(racks, [assignments[key] for key in keys], costs, cordoned=cordoned)
     for item, key in enumerate(keys):
-        wanted = len(assignments[key]) if replication_factor is None else replication_factor
-        _resize(held, item, key, wanted)
+        target_size = len(assignments[key]) if replication_factor is None else replication_factor
+        _resize(held, item, key, target_size)
     held.spread_over_racks()
     item_weights = None if weights is None else [weights.get(key, 0) for key in keys]
     if item_weights is not None:
@@ -112,16 +112,16 @@ def rebalance(
     )
 
 
-def _resize(held: HeldReplicas, item: int, key: TopicPartition, wanted: int) -> None:
+def _resize(held: HeldReplicas, item: int, key: TopicPartition, target_size: int) -> None:
     """Remove excess replicas, and place additional ones and those of leaving brokers."""
-    if wanted < 1:
-        raise KafkaError(ErrorCode.INVALID_REPLICATION_FACTOR, f"replication factor {wanted} is not above 0")
-    while len(held.replicas(item)) > wanted:
+    if target_size < 1:
+        raise KafkaError(ErrorCode.INVALID_REPLICATION_FACTOR, f"replication factor {target_size} is not above 0")
+    while len(held.replicas(item)) > target_size:
         held.drop_one(item)
-    while len(held.replicas(item)) < wanted:
+    while len(held.replicas(item)) < target_size:
         if not held.place_one(item):
             raise KafkaError(
-                ErrorCode.INVALID_REPLICATION_FACTOR, f"there are too few brokers for {wanted} replicas of {key}"
+                ErrorCode.INVALID_REPLICATION_FACTOR, f"there are too few brokers for {target_size} replicas of {key}"
             )
 
 

@@ -92,15 +92,15 @@ async def _record_takeover(term: ControllerTerm, bounced: Sequence[int]) -> None
     async for state in term.in_slices(list(context.leadership.values())):
         if state.leader != NO_LEADER:
             leaders_and_isr.update((state.leader, *state.isr))
-    gone = sorted(leaders_and_isr - context.brokers.keys())
+    absent = sorted(leaders_and_isr - context.brokers.keys())
     text = f"broker {broker} became the controller in epoch {context.controller_epoch}"
     history.record("controller_elected", f"broker {broker}", text, live_brokers=live)
     texts = [text]
-    for kind, brokers, action in (("broker_left", gone, "left"), ("broker_restarted", bounced, "restarted")):
+    for kind, brokers, action in (("broker_left", absent, "left"), ("broker_restarted", bounced, "restarted")):
         for each in brokers:
             texts.append(f"broker {each} {action} before that")
             history.record(kind, f"broker {each}", texts[-1])
-    history.update_live_brokers(gone=gone, joined=live)
+    history.update_live_brokers(gone=absent, joined=live)
     history.set_cause("; ".join(texts))
 
 

@@ -22,8 +22,8 @@ class MemoryTotals:
     def add(self, address: str, size: int) -> None:
         """Add to the bytes charged to an address; the size may be negative."""
         self.held_bytes += size
-        held = self._by_address.get(address, 0) + size
-        if held:
-            self._by_address[address] = held
+        total = self._by_address.get(address, 0) + size
+        if total:
+            self._by_address[address] = total
         else:
             self._by_address.pop(address, None)

@@ -36,9 +36,9 @@ class ProducerIds:
 
     async def _take_block(self) -> None:
         if self._taking is not None:
-            taken: Deferred[None] = Deferred()
-            self._taking.append(taken)
-            await taken
+            allocated: Deferred[None] = Deferred()
+            self._taking.append(allocated)
+            await allocated
             return
         self._taking = []
         try:

@@ -86,9 +86,9 @@ class QuotaStore:
         users = await self._names("/config/users")
         entities = [QuotaEntity(user, None) for user in users]
         for begin in range(0, len(users), LISTED_AT_ONCE):
-            some = users[begin : begin + LISTED_AT_ONCE]
-            client_ids = await gather([self._names(f"{QuotaEntity(user, None).path}/{CLIENTS}") for user in some])
-            for user, clients in zip(some, client_ids, strict=True):
+            batch = users[begin : begin + LISTED_AT_ONCE]
+            client_ids = await gather([self._names(f"{QuotaEntity(user, None).path}/{CLIENTS}") for user in batch])
+            for user, clients in zip(batch, client_ids, strict=True):
                 entities += [QuotaEntity(user, client_id) for client_id in clients]
         entities += [QuotaEntity(None, client_id) for client_id in await self._names("/config/clients")]
         entities += [QuotaEntity(ip=ip) for ip in await self._names("/config/ips")]

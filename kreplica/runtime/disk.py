@@ -175,9 +175,9 @@ def write_pieces(
         size = sum(map(len, run))
         written = pwritev(run, position + total)
         if written < size:
-            rest = memoryview(b"".join(run))
+            remaining = memoryview(b"".join(run))
             while written < size:
-                count = pwritev([rest[written:]], position + total + written)
+                count = pwritev([remaining[written:]], position + total + written)
                 if count == 0:
                     raise OSError(errno.EIO, "the device wrote no bytes", path)
                 written += count

@@ -36,10 +36,10 @@ class OsFile:
         if len(data) == size or not data:
             return data
         pieces = [data]
-        got = len(data)
-        while got < size and (data := os.pread(self._fd, size - got, position + got)):
+        size_read = len(data)
+        while size_read < size and (data := os.pread(self._fd, size - size_read, position + size_read)):
             pieces.append(data)
-            got += len(data)
+            size_read += len(data)
         return b"".join(pieces)
 
     def write_at(self, position: int, pieces: Sequence[Buffer]) -> int:
@@ -52,8 +52,8 @@ class OsFile:
             return write_pieces(self._pwritev, position, pieces, self.path)
         if written == total:
             return total
-        rest = memoryview(b"".join(pieces))[written:]
-        return written + write_pieces(self._pwritev, position + written, [rest], self.path)
+        remaining = memoryview(b"".join(pieces))[written:]
+        return written + write_pieces(self._pwritev, position + written, [remaining], self.path)
 
     def _pwritev(self, pieces: Sequence[Buffer], position: int) -> int:
         return os.pwritev(self._fd, pieces, position)

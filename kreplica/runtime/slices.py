@@ -171,13 +171,13 @@ class Slices:
         self._call = None
         seconds = self._reactor.seconds
         until_s = seconds() + SLICE_S
-        left = SLICE_STEPS_MAX
-        while self._active and left > 0:
+        steps_left = SLICE_STEPS_MAX
+        while self._active and steps_left > 0:
             owner, backlog = min(self._active.items(), key=_precedence)
-            before = left
-            left = self._advance(backlog, left, until_s, seconds)
-            backlog.steps += before - left
-            self.steps += before - left
+            before = steps_left
+            steps_left = self._advance(backlog, steps_left, until_s, seconds)
+            backlog.steps += before - steps_left
+            self.steps += before - steps_left
             if not backlog.tasks:
                 del self._active[owner]
                 self._admit()
@@ -188,7 +188,7 @@ class Slices:
                 break
         self._schedule()
 
-    def _advance(self, backlog: _Backlog, left: int, until_s: float, seconds: Callable[[], float]) -> int:
+    def _advance(self, backlog: _Backlog, steps_left: int, until_s: float, seconds: Callable[[], float]) -> int:
         """Run steps of an owner's first task.
 
         :return: number of steps left in this slice.
@@ -197,9 +197,9 @@ class Slices:
         task.is_running = True
         try:
             while not task.is_cancelled:
-                left -= 1
+                steps_left -= 1
                 next(task.steps)
-                if left <= 0 or seconds() >= until_s:
+                if steps_left <= 0 or seconds() >= until_s:
                     break
         except StopIteration as done:
             self._finish(backlog, task, done.value)
@@ -209,7 +209,7 @@ class Slices:
         if task.is_cancelled and backlog.tasks and backlog.tasks[0] is task:
             task.steps.close()
             backlog.tasks.popleft()
-        return left
+        return steps_left
 
     @staticmethod
     def _finish(backlog: _Backlog, task: _Task[Any], result: object) -> None:

@@ -92,17 +92,17 @@ class BrokerSettings:
         :raise SettingsError: a setting is unknown, malformed or missing, or settings contradict each other; the
             message names the line.
         """
-        given = {}
+        configured = {}
         names = []
         for name, entry in parse_properties(text, origin).items():
-            given[CURRENT_NAMES.get(name, name)] = ConfiguredText(entry.value, f"{origin}, line {entry.line}")
+            configured[CURRENT_NAMES.get(name, name)] = ConfiguredText(entry.value, f"{origin}, line {entry.line}")
             names.append(name)
         for each in overrides:
             override = parse_override(each) if isinstance(each, str) else each
             name = override.name
-            given[CURRENT_NAMES.get(name, name)] = ConfiguredText(override.value, override.place)
+            configured[CURRENT_NAMES.get(name, name)] = ConfiguredText(override.value, override.place)
             names.append(name)
-        settings = cls(given, origin)
+        settings = cls(configured, origin)
         settings.warnings += renamed_warnings(dict.fromkeys(names))
         return settings
 
@@ -128,8 +128,8 @@ class BrokerSettings:
 
     def text(self, name: str) -> str | None:
         """Return the configured text, or the default as Kafka's tools print it; None if there is no default."""
-        given = self._configured.get(name)
-        return given.text.strip() if given is not None else format_value(BROKER_SETTINGS[name].default)
+        configured = self._configured.get(name)
+        return configured.text.strip() if configured is not None else format_value(BROKER_SETTINGS[name].default)
 
     def source(self, name: str) -> Source:
         """Return the source of a value: the broker's configuration or the default."""
@@ -142,14 +142,14 @@ class BrokerSettings:
 
     def _typed(self) -> dict[str, Value]:
         values = {setting.name: setting.default for setting in BROKER_SETTINGS.values()}
-        for name, given in self._configured.items():
+        for name, configured in self._configured.items():
             setting = broker_setting(name)
             if setting is None:
-                raise SettingsError(f"{given.place}: unknown setting {name!r}.{hint(name)}")
+                raise SettingsError(f"{configured.place}: unknown setting {name!r}.{hint(name)}")
             values[name] = value = self._parse(name, setting.parse)
             rejected = unsupported_protection(setting, value)
             if rejected is not None:
-                raise SettingsError(f"{given.place}: {rejected}.")
+                raise SettingsError(f"{configured.place}: {rejected}.")
         for name, fallback in _FALLBACKS:
             if name not in self._configured:
                 values[name] = values[fallback]

@@ -204,13 +204,13 @@ class Markers:
         queue.request.addErrback(_log_request_failure).addCallback(self._response_handled, broker_id, queue)
 
     def _take(self, queue: _BrokerQueue) -> dict[Marker, _DecidedTransaction]:
-        wanted: dict[Marker, _DecidedTransaction] = {}
-        while queue.markers and not wanted:
-            taken = dict(islice(queue.markers.items(), self._config.markers_per_request_max))
-            for marker in taken:
+        batch: dict[Marker, _DecidedTransaction] = {}
+        while queue.markers and not batch:
+            queued = dict(islice(queue.markers.items(), self._config.markers_per_request_max))
+            for marker in queued:
                 del queue.markers[marker]
-            wanted = {marker: decided for marker, decided in taken.items() if self._is_wanted(decided)}
-        return wanted
+            batch = {marker: decided for marker, decided in queued.items() if self._is_wanted(decided)}
+        return batch
 
     async def _request(self, broker_id: int, batch: dict[Marker, _DecidedTransaction]) -> None:
         partitions: dict[int, list[TopicPartition]] = {}

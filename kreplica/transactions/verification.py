@@ -295,15 +295,15 @@ def _split_batch(
     queue: list[_PendingVerification], count_max: int
 ) -> tuple[list[_PendingVerification], list[_PendingVerification]]:
     """Split the queue into the next request and the rest; a transactional id occurs only once per request."""
-    taken: dict[str, _PendingVerification] = {}
-    left: list[_PendingVerification] = []
+    selected: dict[str, _PendingVerification] = {}
+    remaining: list[_PendingVerification] = []
     for pending in queue:
         transactional_id = pending.request.transactional_id
-        if transactional_id in taken or len(taken) >= count_max:
-            left.append(pending)
+        if transactional_id in selected or len(selected) >= count_max:
+            remaining.append(pending)
         else:
-            taken[transactional_id] = pending
-    return list(taken.values()), left
+            selected[transactional_id] = pending
+    return list(selected.values()), remaining
 
 
 def _transactions(requests: Iterable[VerificationRequest]) -> list[dict[str, Any]]:

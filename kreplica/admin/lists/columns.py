@@ -105,13 +105,13 @@ class Columns:
         """
         query = call.query
         fields = self._fields(query.get("fields"))
-        given = query.get("sort") or self.key
-        sort, descending = given.removeprefix("-"), given.startswith("-")
+        sort_text = query.get("sort") or self.key
+        sort, descending = sort_text.removeprefix("-"), sort_text.startswith("-")
         if sort not in self._comparable:
             raise self._unknown("sort", sort)
         text = query.get("filter")
         conditions = parse_conditions(text, self._comparable, self._unknown) if text else []
-        if query.get("after") is not None and (given != self.key or query.get("page") is not None):
+        if query.get("after") is not None and (sort_text != self.key or query.get("page") is not None):
             raise Problem(
                 400,
                 "INVALID_REQUEST",

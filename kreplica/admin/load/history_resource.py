@@ -75,13 +75,13 @@ class HistoryResource:
 
     def routes(self) -> Sequence[Route]:
         """Return the routes of the histories of brokers, topics and groups."""
-        kept = f"each broker keeps data for its {SUBJECTS_MAX} most active"
+        limit_text = f"each broker keeps data for its {SUBJECTS_MAX} most active"
         return (
             _route(PATH, self.of_brokers, "Data for charts of the last 6 hours.", SERIES),
             _route(
                 TOPIC_PATH,
                 self.of_topic,
-                f"Data for charts of a topic's last 6 hours; {kept} topics.",
+                f"Data for charts of a topic's last 6 hours; {limit_text} topics.",
                 TOPIC_SERIES,
                 IN_TOPIC,
                 {404: "The topic does not exist."},
@@ -89,7 +89,7 @@ class HistoryResource:
             _route(
                 GROUP_PATH,
                 self.of_group,
-                f"Data for charts of a group's last 6 hours; {kept} groups.",
+                f"Data for charts of a group's last 6 hours; {limit_text} groups.",
                 GROUP_SERIES,
                 _IN_GROUP,
             ),

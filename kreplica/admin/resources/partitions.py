@@ -186,15 +186,15 @@ class Partitions:
     ) -> tuple[list[tuple[str, PublishedPartition]], bool]:
         """Return the first partitions in a state, and whether there are more."""
         time_slice = TimeSlice(self._reactor)
-        taken: list[tuple[str, PublishedPartition]] = []
+        selected: list[tuple[str, PublishedPartition]] = []
         for name, partition in partitions:
             if _is_in(state, partition, moving[name] if moving else NO_CHANGES):
-                if len(taken) == limit:
-                    return taken, True
-                taken.append((name, partition))
+                if len(selected) == limit:
+                    return selected, True
+                selected.append((name, partition))
             if time_slice.is_over:
                 await time_slice.next()
-        return taken, False
+        return selected, False
 
     async def of_topic(self, call: Call) -> JsonResponse:
         """``GET /v1/topics/{topic}/partitions``."""

@@ -95,14 +95,14 @@ def command(
         partitions, brokers, rtts_ms = QUICK_PARTITIONS, QUICK_BROKERS, QUICK_RTTS_MS
     cases = choose_cases(partitions, brokers, rtts_ms, replication_factor, full=full)
     results = run_cases(cases, 1 if quick else jobs, _report)
-    figures = design_claims(quick=quick)
+    claims = design_claims(quick=quick)
     click.echo(results_text(results))
     if not quick and not full:
         click.echo(f"\n{SUBSET_RULE}")
-    click.echo(f"\n{claims_text(figures)}")
+    click.echo(f"\n{claims_text(claims)}")
     rows = [row for result in results for row in result.rows()]
     if json_path is not None:
-        _write_json(json_path, {"events": rows, "design_texts": [each.row() for each in figures]})
+        _write_json(json_path, {"events": rows, "design_texts": [each.row() for each in claims]})
     if pictures_path is not None:
         for path in write_pictures(rows, pictures_path):
             click.echo(f"wrote {path}", err=True)

@@ -289,9 +289,9 @@ def _profile_session(profile: Profile, token: str | None, ca_file: Path | None, 
 
 def current_runner() -> Runner:
     """Return the function that runs the reactor; tests pass another one as click's ``obj``."""
-    given: Runner | None = click.get_current_context().obj
-    if given is not None:
-        return given
+    runner: Runner | None = click.get_current_context().obj
+    if runner is not None:
+        return runner
     from kreplica.cli.terminal.running import run
 
     return run

@@ -118,7 +118,7 @@ def _verdict(report: AuditReport) -> str:
 
 def _numbers(report: AuditReport) -> str:
     short = sum(each.short for each in report.by_broker())
-    figures = [
+    totals = [
         ("Partitions", f"{len(report.partitions):,}", False),
         ("Replicas", f"{sum(len(each.coverages) for each in report.partitions):,}", False),
         ("Batches", f"{report.batches:,}", False),
@@ -129,7 +129,7 @@ def _numbers(report: AuditReport) -> str:
     ]
     rows = "".join(
         f'<div class="{"worry" if worry else "calm"}"><dt>{name}</dt><dd>{value}</dd></div>'
-        for name, value, worry in figures
+        for name, value, worry in totals
     )
     return f'<dl class="numbers">{rows}</dl>'
 

@@ -213,10 +213,10 @@ class Consumer:
         if found is None:
             self._flow.check_open()
             return []
-        batches, left = [found], records_max - len(found)
-        while left > 0 and self._flow.error is None and (more := batch(left, may_fail=False)) is not None:
+        batches, remaining = [found], records_max - len(found)
+        while remaining > 0 and self._flow.error is None and (more := batch(remaining, may_fail=False)) is not None:
             batches.append(more)
-            left -= len(more)
+            remaining -= len(more)
         return batches
 
     async def run(

@@ -69,8 +69,8 @@ class DeliveryQueue:
             return None
         state = self._delivered[-1]
         if records_max is not None and len(batch) > records_max:
-            batch, left = batch.split(records_max)
-            state.buffer.put_back(left)
+            batch, remaining = batch.split(records_max)
+            state.buffer.put_back(remaining)
             self.enqueue(state)
         state.advance(batch.next_offset, batch.leader_epoch)
         return batch

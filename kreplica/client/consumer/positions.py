@@ -167,9 +167,9 @@ class PartitionState:
         cursor, self.cursor = self.cursor, None
         if cursor is not None:
             self._processed, self._position = cursor.processed, cursor.position
-            left = cursor.stop()
-            if left is not None:
-                self.buffer.put_back(left)
+            unread = cursor.stop()
+            if unread is not None:
+                self.buffer.put_back(unread)
 
     def mark_processed(self) -> None:
         """Mark all delivered records as processed."""

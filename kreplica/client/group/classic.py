@@ -54,9 +54,9 @@ class ClassicMember(GroupMember):
 
     def subscribe(self, topics: Iterable[str]) -> None:
         """See ``Membership``."""
-        wanted = frozenset(topics)
-        if wanted != self._topics:
-            self._topics = wanted
+        subscribed = frozenset(topics)
+        if subscribed != self._topics:
+            self._topics = subscribed
             self._request_rejoin("the subscription changed")
 
     async def application_error(self, error: BrokerRefused, sent_identity: GroupIdentity) -> ClientError:
@@ -75,8 +75,8 @@ class ClassicMember(GroupMember):
 
     async def _run(self) -> None:
         while not self._is_stopping:
-            wanted = self._topics
-            kept = frozenset(each for each in self._assignment if self._is_cooperative and each.topic in wanted)
+            subscribed = self._topics
+            kept = frozenset(each for each in self._assignment if self._is_cooperative and each.topic in subscribed)
             await self._release(self._assignment - kept, self._stable_s + self._options.rebalance_timeout_s)
             assigned = await self._join_group()
             if assigned is not None:

@@ -96,7 +96,7 @@ def numbers(view: ClusterView, topics: Iterable[str]) -> Numbers:
 def partitions_changed(view: ClusterView, before: Numbers, topics: Iterable[str]) -> bool:
     """Return True if the partitions changed; topics without metadata are considered unchanged."""
     current = numbers(view, topics)
-    gone = [name for name in before if name not in current]
-    return any(view.problems.get(name) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION for name in gone) or any(
+    missing = [name for name in before if name not in current]
+    return any(view.problems.get(name) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION for name in missing) or any(
         before.get(name) != found for name, found in current.items()
     )

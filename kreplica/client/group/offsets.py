@@ -76,10 +76,10 @@ class MemberOffsets:
 
     async def committed(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, CommittedOffset]:
         """See ``Membership``."""
-        wanted = topic_rows(partitions, lambda each: each.partition, "partition_indexes")
-        if not wanted:
+        requested_rows = topic_rows(partitions, lambda each: each.partition, "partition_indexes")
+        if not requested_rows:
             return {}
-        return await self._cluster.retrying(lambda: self._committed(wanted))
+        return await self._cluster.retrying(lambda: self._committed(requested_rows))
 
     async def _commit_with_retries(
         self, offsets: Mapping[TopicPartition, CommittedOffset], on_attempted: Callable[[], None]
@@ -122,15 +122,15 @@ class MemberOffsets:
             self._coordinator.process_error(error)
             raise await member.application_error(error, identity) from error
 
-    async def _committed(self, wanted: list[dict[str, Any]]) -> dict[TopicPartition, CommittedOffset]:
+    async def _committed(self, requested_rows: list[dict[str, Any]]) -> dict[TopicPartition, CommittedOffset]:
         identity = self._member.identity
         group: dict[str, Any] = {"group_id": identity.group_id}
         if self._member.has_epoch and identity.generation != NO_GENERATION:
             group |= {"member_id": identity.member_id, "member_epoch": identity.generation}
         body = {
             "group_id": identity.group_id,
-            "topics": wanted,
-            "groups": [{**group, "topics": wanted}],
+            "topics": requested_rows,
+            "groups": [{**group, "topics": requested_rows}],
             "require_stable": True,
         }
         try:

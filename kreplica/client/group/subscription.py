@@ -31,10 +31,10 @@ def protocols(
     :param owned: partitions that the member currently owns.
     :param last: last assignment and its generation.
     """
-    wanted = sorted(topics)
+    subscribed = sorted(topics)
     rows = topic_rows(owned, lambda each: each.partition, "partitions")
     fields = {
-        "topics": wanted,
+        "topics": subscribed,
         "owned_partitions": [{"topic": row["name"], "partitions": row["partitions"]} for row in rows],
         "generation_id": last[1] if owned else NO_GENERATION,
         "rack_id": rack,

@@ -54,8 +54,8 @@ class GroupOffsets(Partitions):
         :param groups: group ids, or group id -> partitions to include, where None includes all.
         :param require_stable: wait for open transactions that may change the offsets (KIP-447).
         """
-        wanted = dict(groups) if isinstance(groups, Mapping) else dict.fromkeys(groups)
-        rows = {group_id: _topic_filter(partitions) for group_id, partitions in wanted.items()}
+        requested = dict(groups) if isinstance(groups, Mapping) else dict.fromkeys(groups)
+        rows = {group_id: _topic_filter(partitions) for group_id, partitions in requested.items()}
 
         async def send(connection: BrokerConnection, share: list[str]) -> Results[str, Offsets]:
             if connection.version(OFFSET_FETCH) >= SEVERAL_GROUPS_FROM:
@@ -89,16 +89,16 @@ class GroupOffsets(Partitions):
         timeout_s: float | None = None,
     ) -> Outcomes[TopicPartition, None]:
         """Commit offsets for a group without members; if the group has members, the error is UNKNOWN_MEMBER_ID."""
-        wanted = {
+        requested = {
             each: CommittedOffset(offset) if isinstance(offset, int) else offset for each, offset in offsets.items()
         }
 
         def row(partition: TopicPartition) -> dict[str, Any]:
             return {
                 "partition_index": partition.partition,
-                "committed_offset": wanted[partition].offset,
-                "committed_leader_epoch": wanted[partition].leader_epoch,
-                "committed_metadata": wanted[partition].metadata,
+                "committed_offset": requested[partition].offset,
+                "committed_leader_epoch": requested[partition].leader_epoch,
+                "committed_metadata": requested[partition].metadata,
             }
 
         async def send(connection: BrokerConnection, share: list[TopicPartition]) -> Results[TopicPartition, None]:
@@ -106,7 +106,7 @@ class GroupOffsets(Partitions):
             response = await self._cluster.request(connection, OFFSET_COMMIT, body)
             return _parse_results(response, f"commit by group {group_id}")
 
-        return await self.at_coordinator(CoordinatorKind.GROUP, group_id, wanted, send, timeout_s)
+        return await self.at_coordinator(CoordinatorKind.GROUP, group_id, requested, send, timeout_s)
 
     async def delete_group_offsets(
         self, group_id: str, partitions: Iterable[TopicPartition], *, timeout_s: float | None = None

@@ -60,10 +60,10 @@ class Partitions(RequestRouter):
         async def send(
             connection: BrokerConnection, share: list[TopicPartition]
         ) -> Results[TopicPartition, TimedOffset]:
-            wanted = {each: times[each] for each in share}
-            for time in sorted(set(wanted.values()) & TIMES_FROM.keys()):
+            requested = {each: times[each] for each in share}
+            for time in sorted(set(requested.values()) & TIMES_FROM.keys()):
                 require_version(connection, LIST_OFFSETS, TIMES_FROM[time], f"the time {time}")
-            body = list_offsets_body(wanted, isolation)
+            body = list_offsets_body(requested, isolation)
             return parse_list_offsets(await self._cluster.request(connection, LIST_OFFSETS, body))
 
         return await self.at_leaders(times, send, timeout_s)

@@ -111,10 +111,10 @@ class Topics(RequestRouter):
         :param validate_only: only validate the request; create nothing.
         :return: outcomes by topic name.
         """
-        wanted = {topic.name: topic for topic in topics}
+        requested = {topic.name: topic for topic in topics}
 
         async def send(connection: BrokerConnection, names: list[str]) -> Results[str, CreatedTopic]:
-            rows = [new_topic_row(wanted[name]) for name in names]
+            rows = [new_topic_row(requested[name]) for name in names]
             body = {"topics": rows, "timeout_ms": SERVER_TIMEOUT_MS, "validate_only": validate_only}
             response = await self._cluster.request(connection, CREATE_TOPICS, body)
             return {row["name"]: _created_topic(row) for row in response["topics"]}
@@ -122,7 +122,7 @@ class Topics(RequestRouter):
         async def reconcile(name: str, error: BrokerRefused) -> CreatedTopic | ClientError:
             return CreatedTopic(name) if error.code is ErrorCode.TOPIC_ALREADY_EXISTS else error
 
-        created = await self.at_controller(wanted, send, timeout_s, reconcile=None if validate_only else reconcile)
+        created = await self.at_controller(requested, send, timeout_s, reconcile=None if validate_only else reconcile)
         if not validate_only:
             await self._wait_for_leaders(
                 {each.name: max(each.partitions, 1) for each in created.succeeded.values()}, timeout_s

@@ -246,8 +246,8 @@ class Transactions(RequestRouter):
             ]
             for partition, producers in described.items()
         }
-        wanted = sorted({each.producer_id for producers in suspects.values() for each in producers})
-        listed = await self.list_transactions(producer_ids=wanted, timeout_s=timeout_s) if wanted else []
+        producer_ids = sorted({each.producer_id for producers in suspects.values() for each in producers})
+        listed = await self.list_transactions(producer_ids=producer_ids, timeout_s=timeout_s) if producer_ids else []
         known = await self.describe_transactions([each.transactional_id for each in listed], timeout_s=timeout_s)
         known_open = {(each.producer_id, partition) for each in _existing(known) for partition in each.partitions}
         hanging = {

@@ -58,19 +58,19 @@ def with_factor(work: ChangeReplicationFactor, cluster: ClusterState) -> Assignm
 
     :raise KafkaError: UNKNOWN_TOPIC_OR_PARTITION, INVALID_REPLICATION_FACTOR.
     """
-    wanted, factor = cluster.assignments(work.topics), work.replication_factor
-    if factor > len(cluster.receivers) and any(len(replicas) < factor for replicas in wanted.values()):
+    targets, factor = cluster.assignments(work.topics), work.replication_factor
+    if factor > len(cluster.receivers) and any(len(replicas) < factor for replicas in targets.values()):
         raise _too_few(f"replication factor {factor} was requested", cluster)
     held, keys, assignments = _held_replicas(cluster, without=())
     held.pin()
     for item, key in enumerate(keys):
-        while key in wanted and len(held.replicas(item)) > factor:
+        while key in targets and len(held.replicas(item)) > factor:
             held.drop_one(item, _droppable(key, assignments[key], held.replicas(item), cluster))
-        while key in wanted and len(held.replicas(item)) < factor:
+        while key in targets and len(held.replicas(item)) < factor:
             if not held.place_one(item):
                 raise _too_few(f"{key} needs {factor} replicas", cluster)
     _even_out_placed(held, keys)
-    return {key: _in_place(assignments[key], held.replicas(item)) for item, key in enumerate(keys) if key in wanted}
+    return {key: _in_place(assignments[key], held.replicas(item)) for item, key in enumerate(keys) if key in targets}
 
 
 def _droppable(
@@ -190,12 +190,12 @@ def _no_room(partition: TopicPartition, factor: int, drained: Collection[int], c
     )
 
 
-def _too_few(wanted: str, cluster: ClusterState) -> KafkaError:
+def _too_few(requirement: str, cluster: ClusterState) -> KafkaError:
     cordoned = [broker for broker in sorted(cluster.brokers) if broker in cluster.cordoned]
     cordoned_text = f" (cordoned: {', '.join(map(str, cordoned))})" if cordoned else ""
     return KafkaError(
         ErrorCode.INVALID_REPLICATION_FACTOR,
-        f"{wanted}, but only {len(cluster.receivers)} live brokers can receive replicas: "
+        f"{requirement}, but only {len(cluster.receivers)} live brokers can receive replicas: "
         f"{cluster.receivers}{cordoned_text}; "
         "start or uncordon brokers, or use a lower replication factor",
     )

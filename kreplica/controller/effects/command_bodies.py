@@ -306,15 +306,15 @@ class _Rows:
         self._values = values
         self._row = row
         self._built: dict[TopicPartition, bytes] = {}
-        self._rests: dict[Values, bytes] = {}
+        self._tails: dict[Values, bytes] = {}
 
     def of(self, partition: TopicPartition) -> bytes:
         built = self._built.get(partition)
         if built is None:
             values = self._values(partition)
-            rest = self._rests.get(values)
-            if rest is None:
+            tail = self._tails.get(values)
+            if tail is None:
                 fields = self._row(*values)
-                rest = self._rests[values] = self._build({"partition_index": 0, **fields})[_NUMBER.size :]
-            built = self._built[partition] = _NUMBER.pack(partition.partition) + rest
+                tail = self._tails[values] = self._build({"partition_index": 0, **fields})[_NUMBER.size :]
+            built = self._built[partition] = _NUMBER.pack(partition.partition) + tail
         return built

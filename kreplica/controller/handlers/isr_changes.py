@@ -49,8 +49,8 @@ async def isr_changed(term: ControllerTerm) -> list[TopicPartition]:
         def decide(part: Sequence[TopicPartition]) -> list[StateChange]:
             repaired = state_changes.repairs(context, part, rules)
             repaired_partitions = {change.partition for change in repaired}
-            rest = [partition for partition in part if partition not in repaired_partitions]
-            return repaired + state_changes.controlled_shutdown_changes(context, rest, rules)
+            remaining = [partition for partition in part if partition not in repaired_partitions]
+            return repaired + state_changes.controlled_shutdown_changes(context, remaining, rules)
 
         await term.decide(read, decide, batch)
         batch.send()

@@ -77,18 +77,18 @@ async def finish_deletions(term: ControllerTerm, topics: Iterable[str]) -> None:
     Stops early for an urgent event; the remaining topics are handled after that event.
     """
     context = term.context
-    waiting, gone = deque(topics), []
+    waiting, deleted = deque(topics), []
     while waiting:
         topic = waiting.popleft()
         if topic in context.deleting and all(is_done(context, *r) for r in context.replicas_of_topic(topic)):
             await term.writes.delete_topic(topic)
             context.forget_topic(topic)
-            gone.append(topic)
+            deleted.append(topic)
             log.info("controller: topic {topic} was deleted", topic=topic)
             if waiting and term.must_stop_early:
                 term.put(FinishDeletions(tuple(waiting)))
                 break
-    term.history.record_many("topics_deleted", "topic", gone, "{what} deleted, with all files on live brokers")
+    term.history.record_many("topics_deleted", "topic", deleted, "{what} deleted, with all files on live brokers")
 
 
 def is_done(context: ControllerContext, partition: TopicPartition, broker: int) -> bool:

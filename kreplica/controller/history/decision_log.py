@@ -91,15 +91,15 @@ class DecisionLog:
         return len(self._rows)
 
     def add(self, partition: TopicPartition, row: Row) -> None:
-        kept = self._rows.get(partition)
-        if kept is None:
+        rows = self._rows.get(partition)
+        if rows is None:
             if len(self._rows) >= PARTITIONS_MAX:
                 del self._rows[next(iter(self._rows))]
             self._rows[partition] = [row]
         else:
-            kept.append(row)
-            if len(kept) > DECISIONS_PER_PARTITION_MAX:
-                del kept[0]
+            rows.append(row)
+            if len(rows) > DECISIONS_PER_PARTITION_MAX:
+                del rows[0]
 
     def of(self, partition: TopicPartition) -> Iterator[Decision]:
         """Iterate over a partition's recorded decisions, newest first."""

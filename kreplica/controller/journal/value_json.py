@@ -335,8 +335,8 @@ def decode_command_response(error: str, rejections: Json) -> CommandResponse:
 
 def digest(body: Mapping[str, Any]) -> int:
     """Return the CRC-32 of a command's body."""
-    rest = repr([(name, plain(value)) for name, value in body.items() if name != "topic_states"])
+    other_fields = repr([(name, plain(value)) for name, value in body.items() if name != "topic_states"])
     checksum = 0
     for piece in body["topic_states"].pieces:
         checksum = zlib.crc32(piece, checksum)
-    return zlib.crc32(rest.encode(), checksum)
+    return zlib.crc32(other_fields.encode(), checksum)

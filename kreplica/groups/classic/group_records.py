@@ -52,19 +52,19 @@ def restored_roster(
     :param on_expired: passed to each ``Member``; session timers are not started.
     """
     roster = Roster(account, record.protocol_type or None)
-    for kept in record.members:
+    for row in record.members:
         member = Member(
-            kept.member_id,
-            kept.group_instance_id,
-            kept.client_id,
-            kept.client_host,
-            kept.session_timeout_ms,
-            kept.rebalance_timeout_ms,
-            ((record.protocol or "", bytes(kept.subscription)),),
+            row.member_id,
+            row.group_instance_id,
+            row.client_id,
+            row.client_host,
+            row.session_timeout_ms,
+            row.rebalance_timeout_ms,
+            ((record.protocol or "", bytes(row.subscription)),),
             reactor,
             on_expired,
         )
-        member.assignment = bytes(kept.assignment)
+        member.assignment = bytes(row.assignment)
         roster.add(member, record.protocol_type)
     if record.leader in roster.members:
         roster.leader = record.leader

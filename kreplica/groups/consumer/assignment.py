@@ -21,7 +21,9 @@ def difference(left: Assignment, right: Assignment) -> Assignment:
     """Return the partitions of the first assignment that are not in the second."""
     if not right:
         return left
-    return _without_empty((topic_id, held - right.get(topic_id, frozenset())) for topic_id, held in left.items())
+    return _without_empty(
+        (topic_id, partitions - right.get(topic_id, frozenset())) for topic_id, partitions in left.items()
+    )
 
 
 def union(left: Assignment, right: Assignment) -> Assignment:

@@ -37,7 +37,7 @@ def has_revoked(member: Member, owned: Assignment | None) -> bool:
     if owned is None:
         return False
     pending = member.progress.pending_revocation
-    return all(owned.get(topic_id, frozenset()).isdisjoint(gone) for topic_id, gone in pending.items())
+    return all(owned.get(topic_id, frozenset()).isdisjoint(partitions) for topic_id, partitions in pending.items())
 
 
 def check_epoch(member: Member, epoch: int, owned: Assignment | None) -> None:

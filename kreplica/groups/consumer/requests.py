@@ -93,10 +93,10 @@ def check(heartbeat: Heartbeat, version: int, assignors: tuple[str, ...]) -> Non
         raise _invalid("only a static member (with an instance_id) may leave temporarily")
     if epoch == JOINING:
         _check_joining(heartbeat)
-    wanted = heartbeat.server_assignor
-    if wanted is not None and wanted not in assignors:
+    assignor = heartbeat.server_assignor
+    if assignor is not None and assignor not in assignors:
         raise KafkaError(
-            ErrorCode.UNSUPPORTED_ASSIGNOR, f"unknown assignor {wanted!r}; available: {', '.join(assignors)}"
+            ErrorCode.UNSUPPORTED_ASSIGNOR, f"unknown assignor {assignor!r}; available: {', '.join(assignors)}"
         )
 
 

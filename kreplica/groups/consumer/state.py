@@ -134,9 +134,9 @@ def _transfer(owners: Owners, member_id: str, before: Member | None, after: Memb
         return owners
     result = dict(owners)
     for topic_id, partitions in lost.items():
-        rest = {each: owner for each, owner in result[topic_id].items() if each not in partitions}
-        result[topic_id] = rest
-        if not rest:
+        remaining = {each: owner for each, owner in result[topic_id].items() if each not in partitions}
+        result[topic_id] = remaining
+        if not remaining:
             del result[topic_id]
     for topic_id, partitions in gained.items():
         result[topic_id] = {**result.get(topic_id, {}), **dict.fromkeys(sorted(partitions), member_id)}

@@ -44,13 +44,13 @@ class HostDisk(OsDisk):
         """
         with self._lock:
             self._killed = True
-            taken = [file.invalidate() for file in list(self._files)]
-        self._to_close += [descriptor for descriptor in taken if descriptor >= 0]
+            descriptors = [file.invalidate() for file in list(self._files)]
+        self._to_close += [descriptor for descriptor in descriptors if descriptor >= 0]
 
     def release(self) -> None:
         """Close the descriptors and release the locks; call it after ``kill``, when all threads are idle."""
-        taken, self._to_close = self._to_close, []
-        for descriptor in taken:
+        descriptors, self._to_close = self._to_close, []
+        for descriptor in descriptors:
             os.close(descriptor)
         for lock in list(self._locks):
             lock.release()

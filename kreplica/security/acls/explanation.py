@@ -74,6 +74,6 @@ def explain(
 
 
 def _first(found: Iterable[Binding], permission: Permission, operations: Iterable[AclOperation]) -> Binding | None:
-    wanted = {AclOperation.ALL, *operations}
-    matching = (each for each in found if each[1].permission is permission and each[1].operation in wanted)
+    relevant = {AclOperation.ALL, *operations}
+    matching = (each for each in found if each[1].permission is permission and each[1].operation in relevant)
     return next(matching, None)

@@ -37,8 +37,8 @@ def _write_faults(broker_id: int, directory: LogDirectory, usage: tuple[int, int
     rejections = directory.rejections.current(free)
     is_disk_full = free is not None and free < FULL_BYTES
     if is_disk_full or any(is_full(each.error) for each in rejections):
-        left = "" if free is None else f", {free:,} bytes are free"
-        text = f"Broker {broker_id}: the disk of log directory {path} is full{left}: appends are rejected."
+        free_text = "" if free is None else f", {free:,} bytes are free"
+        text = f"Broker {broker_id}: the disk of log directory {path} is full{free_text}: appends are rejected."
         yield broker_fault("full_disk", broker_id, text, sorted(directory.logs), detail=path)
     others = [each for each in rejections if not is_full(each.error)]
     if others:

@@ -51,10 +51,10 @@ class BrokerRun(ProcessProtocol):
             pass
 
     def childDataReceived(self, childFD: int, data: bytes) -> None:
-        *lines, rest = (self._unfinished[childFD] + data).split(b"\n")
-        if len(rest) > LINE_SIZE_MAX:
-            lines, rest = [*lines, rest], b""
-        self._unfinished[childFD] = rest
+        *lines, unfinished = (self._unfinished[childFD] + data).split(b"\n")
+        if len(unfinished) > LINE_SIZE_MAX:
+            lines, unfinished = [*lines, unfinished], b""
+        self._unfinished[childFD] = unfinished
         for line in lines:
             self._handle_line(childFD, line.decode(errors="replace"))
 
@@ -68,9 +68,9 @@ class BrokerRun(ProcessProtocol):
             self._relay(line)
 
     def processEnded(self, reason: Failure) -> None:
-        for descriptor, rest in self._unfinished.items():
-            if rest:
-                self._handle_line(descriptor, rest.decode(errors="replace"))
+        for descriptor, unfinished in self._unfinished.items():
+            if unfinished:
+                self._handle_line(descriptor, unfinished.decode(errors="replace"))
         self._on_exit(self._exit_reason or _exit_text(reason.value))
 
 

@@ -62,20 +62,20 @@ def check_health_agrees(cluster: SimulatedCluster) -> None:
         assert reported == expected, f"broker {number} counts {reported}, but ZooKeeper has {expected}"
         report, metrics = _run(cluster, _local(broker))
         totals = report.totals
-        for figure, value in (
+        for metric, value in (
             ("underreplicatedpartitions", len(totals.under_replicated)),
             ("underminisrpartitioncount", len(totals.under_min_isr)),
             ("offlinereplicacount", totals.offline),
         ):
-            assert metrics[f"{METRIC_PREFIX}_{figure}", ()] == value, f"{figure} of broker {number}"
+            assert metrics[f"{METRIC_PREFIX}_{metric}", ()] == value, f"{metric} of broker {number}"
         for kind, count in report.counts().items():
             assert metrics["kreplica_faults", (kind,)] == count, f"faults {kind} of broker {number}"
         led.update(behind=len(totals.under_replicated), below=len(totals.under_min_isr))
         if broker.controller.active:
             offline = metrics["kafka_controller_kafkacontroller_offlinepartitionscount", ()]
             assert offline == len(counts.offline), f"the controller has {offline} offline partitions"
-    for figure, count in led.items():
-        assert count == len(expected[figure]), f"the leaders have {count} partitions {figure}, not {expected[figure]}"
+    for metric, count in led.items():
+        assert count == len(expected[metric]), f"the leaders have {count} partitions {metric}, not {expected[metric]}"
 
 
 def _run(cluster: SimulatedCluster, work: Coroutine[Deferred[Any], Any, T]) -> T:

@@ -148,12 +148,12 @@ class ControllerDesign:
         self._elect(self._cluster.layout.all())
 
     def _elect(self, partitions: list[Partition]) -> None:
-        batch, rest = partitions[:PREFERRED_AT_ONCE], partitions[PREFERRED_AT_ONCE:]
+        batch, remaining = partitions[:PREFERRED_AT_ONCE], partitions[PREFERRED_AT_ONCE:]
         if not batch:
             return
         data = documents.encode_partitions(partition.key for partition in batch)
         _require(self._administrator.create(znodes.PREFERRED_REPLICA_ELECTION, data))
-        self._when_deleted(znodes.PREFERRED_REPLICA_ELECTION, lambda: self._elect(rest))
+        self._when_deleted(znodes.PREFERRED_REPLICA_ELECTION, lambda: self._elect(remaining))
 
     def _when_deleted(self, path: str, then: Any) -> None:
         def changed(_: object) -> None:

@@ -57,11 +57,11 @@ class Layout:
         self.shape = shape
         self.topics: dict[str, list[Partition]] = {}
         self._count = 0
-        left = shape.partitions
-        while left:
-            count = min(left, shape.partitions_per_topic)
+        remaining = shape.partitions
+        while remaining:
+            count = min(remaining, shape.partitions_per_topic)
             self.add_topic(f"topic-{len(self.topics)}", count)
-            left -= count
+            remaining -= count
 
     def add_topic(self, topic: str, count: int) -> list[Partition]:
         """Add a topic: preferred leaders go round robin, and the followers shift by one broker after each round."""

@@ -153,10 +153,10 @@ class EntryText:
         return lines
 
     def _write(self, operation: Sequence[Any]) -> str:
-        name, path, *rest = operation
+        name, path, *arguments = operation
         if name == "delete":
             return f"delete {path}"
-        text = decode_bytes(rest[0])
+        text = decode_bytes(arguments[0])
         partition = partition_of(path)
         if partition is None or not path.endswith("/state"):
             return f"{name} {path} {_truncate(text.decode(errors='replace'))}".rstrip()

@@ -195,10 +195,10 @@ class Network:
 
     def _release(self, sender: SimulatedSocket) -> None:
         self._blocked_senders.pop(sender).cancel()
-        held = list(sender.held)
+        segments = list(sender.held)
         sender.held.clear()
         extra_s = self.random.uniform(0.0, RETRANSMISSION_DELAY_S_MAX)
-        for segment in held:
+        for segment in segments:
             self._send(sender, segment.size, segment.arrival, segment.args, extra_s)
 
     def _time_out(self, sender: SimulatedSocket) -> None:

@@ -267,8 +267,8 @@ class Scheduler:
     def pending(self, process: Process | None = None) -> list[Call]:
         """Return the scheduled events in order of time; only those of one process if it is given."""
         queued = (call for entry_s, _, call in sorted(self._queue) if call.queued_for_s == entry_s)
-        held = process.held if process is not None else []
-        calls = [call for call in dict.fromkeys([*queued, *held]) if call.state == PENDING]
+        held_calls = process.held if process is not None else []
+        calls = [call for call in dict.fromkeys([*queued, *held_calls]) if call.state == PENDING]
         return sorted(
             (call for call in calls if process is None or call.process is process), key=lambda call: call.time_s
         )

@@ -37,20 +37,20 @@ class AclPool:
         return self._shared.setdefault(acl, acl)
 
 
-def check_access(acl: tuple[Acl, ...], wanted: int, identities: Sequence[Identity], path: str) -> None:
-    """Raise an error unless the ACL grants at least one of the wanted permissions.
+def check_access(acl: tuple[Acl, ...], permissions: int, identities: Sequence[Identity], path: str) -> None:
+    """Raise an error unless the ACL grants at least one of the given permissions.
 
-    :param wanted: ``Permission`` flags; any one of them is sufficient.
-    :raise NoAuth: none of the wanted permissions is granted.
+    :param permissions: ``Permission`` flags; any one of them is sufficient.
+    :raise NoAuth: none of the permissions is granted.
     """
-    if acl is not OPEN_ACL and not is_allowed(acl, wanted, identities):
+    if acl is not OPEN_ACL and not is_allowed(acl, permissions, identities):
         raise NoAuth(path)
 
 
-def is_allowed(acl: tuple[Acl, ...], wanted: int, identities: Sequence[Identity]) -> bool:
-    """Return True if an entry grants any of the wanted permissions to any of the identities."""
+def is_allowed(acl: tuple[Acl, ...], permissions: int, identities: Sequence[Identity]) -> bool:
+    """Return True if an entry grants any of the given permissions to any of the identities."""
     return any(
-        entry.permissions & wanted
+        entry.permissions & permissions
         and (entry[1:] == ANYONE or any(_matches(entry, identity) for identity in identities))
         for entry in acl
     )

@@ -195,13 +195,13 @@ class SessionRequests:
         sink.append(reply_frame(xid, connection.barrier.zxid, 0))
 
     def _missed_events(self, connection: Connection, request: SetWatches) -> list[tuple[EventType, str]]:
-        nodes, seen = self._tree.nodes, request.relative_zxid
+        nodes, last_zxid = self._tree.nodes, request.relative_zxid
         missed = []
         for path in request.data:
             node = nodes.get(path)
             if node is None:
                 missed.append((EventType.NODE_DELETED, path))
-            elif node.mzxid > seen:
+            elif node.mzxid > last_zxid:
                 missed.append((EventType.NODE_DATA_CHANGED, path))
             else:
                 self._watches.data.add(path, connection, WatchMode.ONCE)
@@ -214,7 +214,7 @@ class SessionRequests:
             node = nodes.get(path)
             if node is None:
                 missed.append((EventType.NODE_DELETED, path))
-            elif node.pzxid > seen:
+            elif node.pzxid > last_zxid:
                 missed.append((EventType.NODE_CHILDREN_CHANGED, path))
             else:
                 self._watches.children.add(path, connection, WatchMode.ONCE)

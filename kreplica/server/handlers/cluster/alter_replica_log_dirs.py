@@ -21,10 +21,10 @@ class AlterReplicaLogDirs:
 
     def __call__(self, request: Request) -> None:
         results: dict[str, list[Row]] = defaultdict(list)
-        for wanted in request.body["dirs"]:
-            for topic in wanted["topics"]:
+        for directory in request.body["dirs"]:
+            for topic in directory["topics"]:
                 for index in topic["partitions"]:
-                    code = self._code(wanted["path"], TopicPartition(topic["name"], index))
+                    code = self._code(directory["path"], TopicPartition(topic["name"], index))
                     results[topic["name"]].append({"partition_index": index, "error_code": int(code)})
         rows = [{"topic_name": topic, "partitions": partitions} for topic, partitions in results.items()]
         request.respond({"results": rows})

@@ -216,9 +216,9 @@ def compare_slice(slice_: Slice) -> tuple[Comparison, tuple[str, ...], bool]:
 def _keep_common(found: Comparison, others: Iterable[Difference]) -> None:
     """Remove the differences that the second comparison did not find."""
     confirmed = {each.identity for each in others}
-    kept = [each for each in found.differences if each.identity in confirmed]
-    found.difference_count -= len(found.differences) - len(kept)
-    found.differences = kept
+    confirmed_differences = [each for each in found.differences if each.identity in confirmed]
+    found.difference_count -= len(found.differences) - len(confirmed_differences)
+    found.differences = confirmed_differences
 
 
 class _ReadableReplicas(NamedTuple):

@@ -49,11 +49,11 @@ class WorkFile:
 
     def __enter__(self) -> Self:
         if self._path is not None:
-            kept = self.read().values()
+            entries = self.read().values()
             # Rewrite the file, so that nothing is appended to an incomplete line.
             self._file = self._path.open("w")
             self._write(self._head)
-            for each in kept:
+            for each in entries:
                 self.add(each)
         return self
 

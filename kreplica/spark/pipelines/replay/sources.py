@@ -85,8 +85,8 @@ class OffsetSource(Source):
             rows = rows.where(_in_ranges(step.ranges))
         joined = rows.join(F.broadcast(table), ["topic", "partition"])
         in_range = joined.where((F.col("offset") >= F.col(_FIRST)) & (F.col("offset") < F.col(_END)))
-        kept = [name for name in (*_SINK_COLUMNS, "offset") if name in in_range.columns]
-        return in_range.select(*kept, F.lit(0).alias(UNIT), LANE)
+        column_names = [name for name in (*_SINK_COLUMNS, "offset") if name in in_range.columns]
+        return in_range.select(*column_names, F.lit(0).alias(UNIT), LANE)
 
     def _read(self, spark: SparkSession, step: Step) -> DataFrame:
         if self.archive is None:
@@ -118,8 +118,8 @@ class FileSource(Source):
         # One task writes all rows of a partition, or of a key.
         lane_key = next((name for name in ("partition", "key") if name in in_range.columns), "topic")
         lane = F.pmod(F.hash("topic", lane_key), F.lit(lane_count)).cast("int")
-        kept = [name for name in (*_SINK_COLUMNS, UNIT, "offset") if name in in_range.columns]
-        return in_range.select(*kept, lane.alias(LANE))
+        column_names = [name for name in (*_SINK_COLUMNS, UNIT, "offset") if name in in_range.columns]
+        return in_range.select(*column_names, lane.alias(LANE))
 
 
 # --- sources ---

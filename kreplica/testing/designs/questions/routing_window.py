@@ -137,7 +137,7 @@ class _Run:
                 continue
             if window.written_s is None:
                 window.written_s = now_s
-            if state.leader in (broker for broker, held in active_replicas(self.cluster, key) if held.is_leader):
+            if state.leader in (broker for broker, replica in active_replicas(self.cluster, key) if replica.is_leader):
                 window.led_s = now_s
 
     async def _write(self, key: TopicPartition) -> None:

@@ -40,9 +40,9 @@ def make_internal_topics(
         client = CoordinatorClient(run.cluster.host(host).reactor, brokers, "workers", kind, client_id=host)
         run_until(client.wait_for_coordinator())
         run_until(client.close())
-    safe = {name: value for name, value in configs.items() if name != "segment.bytes"}
+    settings = {name: value for name, value in configs.items() if name != "segment.bytes"}
     for topic in (CONSUMER_OFFSETS, TRANSACTION_STATE):
-        run_until(admin.change_settings(topic, safe))
+        run_until(admin.change_settings(topic, settings))
     keys = [
         TopicPartition(topic, number)
         for topic in (CONSUMER_OFFSETS, TRANSACTION_STATE)
