@@ -235,10 +235,9 @@ _SET_DATA_RESULT = Struct(f">{MULTI_HEADER.size}x{STAT.format[1:]}")
 def _remaining_sets(data: bytes, start: int, end: int) -> list[Stat]:
     """Decode the results between two positions if all belong to setData; otherwise return an empty list."""
     size = _SET_DATA_RESULT.size
-    count, remainder = divmod(end - start, size)
+    count, rest = divmod(end - start, size)
     # Each strided slice contains the byte at one offset of every header.
-    columns = ((data[start + at : end : size], byte) for at, byte in enumerate(_SET_DATA_HEADER))
-    if remainder or any(column != bytes((byte,)) * count for column, byte in columns):
+    if rest or any(data[start + at : end : size] != bytes((byte,)) * count for at, byte in enumerate(_SET_DATA_HEADER)):
         return []
     return list(map(new_stat, _SET_DATA_RESULT.iter_unpack(memoryview(data)[start:end])))
 
