@@ -100,7 +100,7 @@ class EachOneOf:
 
     @property
     def allowed(self) -> str:
-        return f"a list of one or more of {', '.join(self.choices)}"
+        return f"a list that may contain {', '.join(self.choices)}"
 
     def accepts(self, value: Value) -> bool:
         return isinstance(value, tuple) and all(item in self.choices for item in value)

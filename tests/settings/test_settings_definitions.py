@@ -164,7 +164,7 @@ def test_refused_secret_is_hidden():
         (Range(high=3), [3, -9], [4], "at most 3"),
         (OneOf(("a", "b")), ["a"], ["A", "c"], "one of a, b"),
         (OneOf(("a",), ignore_case=True), ["a", "A"], ["b"], "one of a"),
-        (EachOneOf(("a", "b")), [(), ("b", "a")], [("a", "c"), "a"], "a list of one or more of a, b"),
+        (EachOneOf(("a", "b")), [(), ("b", "a")], [("a", "c"), "a"], "a list that may contain a, b"),
         (
             ReleaseVersion(),
             ["3.9", "3.9.1", "2.8-IV1", "0.10.2-IV0", "0.10.0.0", "0.11.0", "0.9.0.1", "1.0.0"],
