@@ -286,7 +286,7 @@ CASES = (
     Case(damaged_log, "damaged_log", 2, ("Broker 2", "orders-0", "position"), state="damaged_log"),
     Case(few_in_sync, "under_min_isr", None, ("orders-0", "acks=all are rejected"), state="under_min_isr",
          configs={"min.insync.replicas": "2"}),
-    Case(gone_broker, "under_replicated", None, ("orders-0", "in-sync"), state="under_replicated"),
+    Case(gone_broker, "under_replicated", None, ("orders-0", "under-replicated"), state="under_replicated"),
     Case(lost_zookeeper, "zookeeper_lost", 2, ("Broker 2", "no connection to ZooKeeper")),
     Case(slow_disk, "slow_disk", 2, ("Broker 2", LOGS, " s in the last minute"), state="healthy", configs=SYNCED),
     Case(throttled_plan, "throttled_replicas", 1, ("Broker 1", "orders-0", "1,000 bytes per second"), state="moving"),

@@ -184,7 +184,7 @@ def test_sessions_end(
             await pause(scene.reactor, 0.1)
         with pytest.raises(errors.ConnectionLost):
             await idle.request(METADATA, 1, {"topics": []})
-        assert any("its session expired" in text for text in logged)
+        assert any("the session expired" in text for text in logged)
         # Another user may not continue the session.
         await renewed.request(SASL_HANDSHAKE, 1, {"mechanism": "PLAIN"})
         token = b"\0admin\0" + PASSWORDS["admin"].encode()

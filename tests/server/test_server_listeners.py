@@ -99,7 +99,7 @@ def test_shared_port_in_use() -> None:
 def test_shared_port_of_brokers_in_one_process() -> None:
     async def scenario(scene: Scene) -> None:
         scene.start()
-        with pytest.raises(SettingsError, match=r"kreplica\.bootstrap\.port needs a process"):
+        with pytest.raises(SettingsError, match=r"kreplica\.bootstrap\.port requires a process"):
             scene.server.listen(Endpoint("INTERNAL", scene.host, 0), shared_port=9000)
 
     play("simulated", scenario)
