@@ -65,7 +65,7 @@ def main() -> None:
         take(views["dark"], f"plan/{plan}", DOCUMENTS / "plan.png")
         post(cluster, "/v1/standalone/brokers/3/kill", None)
         views["light"].open("")
-        views["light"].until_text("in-sync replicas")
+        views["light"].until_text("under-replicated")
         views["light"].open("topics")
         time.sleep(15)
         take(views["light"], "", DOCUMENTS / "overview.png", height=TALL)

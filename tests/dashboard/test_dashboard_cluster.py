@@ -72,7 +72,7 @@ def test_a_topic_is_created_changed_and_deleted(view, cluster):
     view.until_text("604800000")
 
     view.press("Add partitions")
-    view.until_text("It has 2.", "dialog")
+    view.until_text("The topic has 2 partitions.", "dialog")
     view.confirm("Add partitions")
     view.press("Partitions")
     view.until(lambda: len(view.all("tbody tr")) == 3)
@@ -241,7 +241,7 @@ def test_a_broker_is_killed_and_another_leads(view, cluster):
     view.press("Kill broker 3")
     view.confirm("Kill")
     view.until_text("Dead", ".break-cards")
-    view.until_text("in-sync replicas")  # under-replicated, or too few for acks=all
+    view.until_text("under-replicated")
     view.until(lambda: len(view.all(".map .cell.offline")) >= 6)
     assert view.all(".map .map-row:nth-child(3) .cell.leader") == []
     view.until_text("roker 3", ".entries")

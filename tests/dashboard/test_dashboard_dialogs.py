@@ -147,7 +147,7 @@ def create_topic(view, cluster, name):
     return writes
 
 
-def test_a_topic_is_created_grown_and_deleted(view, cluster):
+def test_a_topic_is_created_extended_and_deleted(view, cluster):
     """Topics are created with and without optional fields, extended, and deleted after typing the name."""
     view.open("topics/new")
     for label, text in {"Name": "full", "Partitions": "2", "Replication factor": "1"}.items():
@@ -167,7 +167,7 @@ def test_a_topic_is_created_grown_and_deleted(view, cluster):
     assert [len(each["replicas"]) for each in partitions_of(cluster, "default")] == [2]
 
     view.press("Add partitions")
-    view.until_text("It has 1.", "dialog")
+    view.until_text("The topic has 1 partition.", "dialog")
     view.fill("New number of partitions", "3")
     assert [path for _, path, _ in confirm_writes(view, cluster, "Add partitions")] == ["/brokers/topics/default"]
     assert len(partitions_of(cluster, "default")) == 3
@@ -175,7 +175,10 @@ def test_a_topic_is_created_grown_and_deleted(view, cluster):
     view.press("Delete topic")
     view.fill("Type “default” to continue", "default")
     assert [path for _, path, _ in confirm_writes(view, cluster, "Delete")] == ["/admin/delete_topics/default"]
+    view.until(lambda: view.address == "topics")
     wait_for_api(cluster, "/v1/topics?search=default", lambda found: found["topics"] == [])
+    # The page of the topic may have asked for its partitions while it was being deleted.
+    assert view.console_errors(["/v1/topics/default/partitions"]) == []
 
 
 VALUES = (

@@ -14,7 +14,7 @@ const ROWS_MAX = 200;
 /** @param {string} name @param {number} partitions  the current number */
 export function addPartitions(name, partitions) {
   const number = field({ label: "New number of partitions", type: "number", min: partitions + 1, value: String(partitions + 1), required: true,
-    hint: `The topic has ${partitions}. Afterwards, keys map to different partitions, so old and new records with the same key may be read out of order.` });
+    hint: `The topic has ${pluralize(partitions, "partition")}. Afterwards, keys map to different partitions, so old and new records with the same key may be read out of order.` });
   return confirmWrite({
     title: `Add partitions to topic “${name}”`,
     method: "PATCH",
