@@ -111,7 +111,7 @@ def test_dialogs_are_accessible(view):
         view.until(lambda: view.all("dialog"), name)
         view.until(lambda: not view.driver.execute_script("return document.querySelector('dialog [aria-busy=true]')"))
         view.until(lambda: "Requesting" not in view.text("dialog"))
-        found[address, name] = violations(view)
+        found[address, name] = violations(view, within="dialog")
         assert view.driver.execute_script("return document.querySelector('dialog').contains(document.activeElement)")
         view.size(390, 844)
         width = "return document.querySelector('dialog').scrollWidth - document.querySelector('dialog').clientWidth"

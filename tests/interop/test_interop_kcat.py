@@ -9,12 +9,12 @@ import pytest
 
 pytestmark = pytest.mark.needs_program("kcat")
 
-FILE_BYTES = 100 * 2**20
+FILE_BYTES = 20 * 2**20
 
 
 @pytest.fixture(scope="session")
 def text_file(tmp_path_factory):
-    """At least 100 MB of real text: Python's own sources, repeated, without empty lines (kcat skips those)."""
+    """At least 20 MB of real text: Python's own sources, repeated, without empty lines (kcat skips those)."""
     path = tmp_path_factory.mktemp("text") / "text"
     sources = sorted(Path(sysconfig.get_path("stdlib")).glob("*.py"))
     with path.open("wb") as file:
@@ -27,7 +27,7 @@ def text_file(tmp_path_factory):
 
 @pytest.mark.parametrize("codec", ["none", "zstd"])
 def test_a_file_is_returned_byte_for_byte(broker, topic, text_file, codec):
-    """100 MB of text, one record per line, are written to one partition and read back unchanged."""
+    """20 MB of text, one record per line, are written to one partition and read back unchanged."""
     subprocess.run(
         ["kcat", "-b", broker.bootstrap_servers, "-t", topic, "-p", "0", "-P", "-z", codec, "-l", str(text_file)],
         check=True,

@@ -18,6 +18,7 @@ PORTS = ["--port", "0", "--admin-port", "0", "--zookeeper-port", "0"]
 DELAYS_S = [0.1 * step for step in range(10)]
 MORE_DELAYS_S = [0.05 + delay_s for delay_s in DELAYS_S]
 """Delays between the others, for the soak test."""
+INVALID = ["--override", "num.partitions=none"]
 STARTED_S_MAX = 30.0
 POLL_S = 0.002
 
@@ -61,9 +62,14 @@ def status_after_interrupt(directory: Path, arguments: list[str], delay_s: float
 
 
 @pytest.mark.parametrize(
-    "delays_s", [DELAYS_S, pytest.param(MORE_DELAYS_S, marks=pytest.mark.soak)], ids=["coarse", "fine"]
+    ("override", "delays_s"),
+    [
+        pytest.param([], DELAYS_S, id="valid-coarse"),
+        pytest.param([], MORE_DELAYS_S, id="valid-fine", marks=pytest.mark.soak),
+        pytest.param(INVALID, DELAYS_S, id="invalid-coarse", marks=pytest.mark.soak),
+        pytest.param(INVALID, MORE_DELAYS_S, id="invalid-fine", marks=pytest.mark.soak),
+    ],
 )
-@pytest.mark.parametrize("override", [[], ["--override", "num.partitions=none"]], ids=["valid", "invalid"])
 def test_ctrl_c_during_a_start(tmp_path: Path, override: list[str], delays_s: list[float]) -> None:
     """After one SIGINT, the process ends by the signal or, with an invalid setting, with status 1."""
     statuses = {}

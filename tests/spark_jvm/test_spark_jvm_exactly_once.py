@@ -148,6 +148,7 @@ def test_query_that_fails_at_every_step(
     check(fragile_brokers, copy.topic)
 
 
+@pytest.mark.soak
 @pytest.mark.timeout(SLOW_S)
 def test_killed_driver(spark: SparkSession, fragile_brokers: KafkaCluster, tmp_path: Path) -> None:
     """After a failed task and a killed worker, broker and driver, another driver continues with fewer tasks."""

@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 PROGRAM = """
 from kreplica.spark.session import spark_session
 
@@ -15,6 +17,7 @@ print(spark_session("paths").read.format("kreplica").options(**options).load().c
 """
 
 
+@pytest.mark.soak
 def test_space_in_the_path_of_python(tmp_path: Path) -> None:
     """The data source is found by a Python whose path contains a space."""
     python = tmp_path / "a folder" / "python"
