@@ -60,7 +60,7 @@ async def take_over(term: ControllerTerm) -> None:
     async for partition in term.in_slices(context.not_deleting(context.leadership)):
         batch.lead_or_follow(partition, context.state_receivers(partition))
     batch.publish_all()
-    batch.send()
+    await batch.send_in_slices(term.yield_to_reactor)
     await term.store_epochs()
     if notifications:
         await term.writes.remove(notifications)

@@ -144,6 +144,25 @@ def test_large_commands_are_split() -> None:
     assert {command.api for _, command in sent} == {LEADER_AND_ISR}
 
 
+def test_reactor_runs_between_commands_of_a_large_batch() -> None:
+    """At most one command is queued at a time, and the commands and their order are those of ``send``."""
+    scene = scene_with(100)
+    sent: list[tuple[int, Command]] = []
+    queued_counts: list[int] = []
+
+    async def yield_to_reactor() -> None:
+        queued_counts.append(len(sent))
+
+    batch = CommandBatch(scene.context, 101, "PLAINTEXT", lambda *each: sent.append(each), 20 * 1024)
+    for partition in scene.context.all_partitions():
+        batch.lead_or_follow(partition, (1, 2))
+    scene.run(batch.send_in_slices(yield_to_reactor))
+    assert [(broker, each.partitions) for broker, each in sent] == [
+        (broker, each.partitions) for broker, each in commands(20 * 1024)
+    ]
+    assert queued_counts == list(range(len(sent) + 1))
+
+
 def test_a_broker_that_does_not_answer_is_counted() -> None:
     """The controller counts it once and retries; all waiting commands are executed when the broker responds again."""
     scene = scene_with(0)

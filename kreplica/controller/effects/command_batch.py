@@ -7,7 +7,7 @@ other does not.  A command larger than ``COMMAND_BYTES_MAX`` is split, and its p
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from kreplica.controller.effects.command_bodies import DELETE_ANY_EPOCH, NOTHING_IS_NEW, Bodies, BodyBuilder, Piece, Row
@@ -136,28 +136,44 @@ class CommandBatch:
 
     def send(self) -> None:
         """Queue the commands on the channels; their bodies reflect the current context."""
+        for _ in self._queue_parts():
+            pass
+
+    async def send_in_slices(self, yield_to_reactor: Callable[[], Awaitable[None]]) -> None:
+        """Queue the commands like ``send``, for batches with many partitions; their order is the same.
+
+        :param yield_to_reactor: called between two commands, which must not change the context.
+        """
+        for _ in self._queue_parts():
+            await yield_to_reactor()
+
+    def _queue_parts(self) -> Iterator[None]:
+        """Queue one command after another; the first step copies the context."""
         bodies = Bodies(self._context, self._controller_id, self._listener)
+        yield
         informed = sorted(self._metadata.keys() & self._context.brokers.keys())
         for broker in informed:
             if broker in self._introduced:
-                self._send_metadata(broker, bodies)
+                yield from self._send_metadata(broker, bodies)
         for broker in sorted(self._leader_and_isr):
             roles, new = self._leader_and_isr[broker], self._new.get(broker, NOTHING_IS_NEW)
             if len(roles) <= CHECKED_MAX and not roles.keys() <= self._context.leadership.keys():
                 raise KeyError("LeaderAndIsr for a partition without a state")
             for part in self._split(roles):
                 self._queue(broker, LEADER_AND_ISR, part, bodies.leader_and_isr(broker, part, new))
+                yield
         for broker in informed:
             if broker not in self._introduced:
-                self._send_metadata(broker, bodies)
+                yield from self._send_metadata(broker, bodies)
         for broker in sorted(self._stop):
             self._send_stops(broker, bodies, self._stop[broker])
 
-    def _send_metadata(self, broker: int, bodies: Bodies) -> None:
+    def _send_metadata(self, broker: int, bodies: Bodies) -> Iterator[None]:
         parts = list(self._split(self._metadata[broker])) or [()]
         for number, part in enumerate(parts):
             piece = Piece(number, len(parts)) if broker in self._full_metadata else None
             self._queue(broker, UPDATE_METADATA, part, bodies.update_metadata(broker, part, piece))
+            yield
 
     def _send_stops(self, broker: int, bodies: Bodies, stops: Mapping[TopicPartition, bool]) -> None:
         for delete in (False, True):

@@ -88,7 +88,7 @@ async def brokers_changed(term: ControllerTerm) -> None:
     await _repair(term, changes, unclean, batch, leaders_first=not full_state)
     await _send_roles(term, full_state, batch)
     batch.publish(())
-    batch.send()
+    await batch.send_in_slices(term.yield_to_reactor)
     await term.store_epochs()
     if changes.joined:
         new = await term.partitions_in(PartitionState.NEW)
