@@ -23,8 +23,8 @@ class BuildKernels(build_ext):
 
 KERNELS = Extension(
     "kreplica.wire._kernels",
-    [f"native/{name}.c" for name in ("module", "crc32c", "batches", "requests", "records")],
-    depends=["native/kernels.h"],
+    [f"native/{name}.c" for name in ("module", "crc32c", "batches", "requests", "rows", "records")],
+    depends=["native/kernels.h", "native/fields.h"],
     py_limited_api=True,
     optional=True,
     # No debug information: it would contain the path of the build directory, and the wheel would not be reproducible.

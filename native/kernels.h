@@ -53,6 +53,9 @@ int get_numbers(PyObject *const *arguments, int64_t *numbers, int count);
 int check_arguments(Py_ssize_t given, Py_ssize_t expected);
 int check_row_type(PyObject *type);
 
+/* Return a named tuple with the fields of the tuple that is the only item of `arguments`. */
+PyObject *new_tuple(PyObject *type, PyObject *arguments);
+
 /* Return a named tuple with the fields of a tuple, whose reference is taken and which may be NULL. */
 PyObject *new_named(PyObject *type, PyObject *fields);
 
@@ -70,8 +73,10 @@ KERNEL(scan_batches);
 KERNEL(match_requests);
 KERNEL(fill_responses);
 
-/* records.c */
+/* rows.c */
 KERNEL(read_rows);
+
+/* records.c */
 KERNEL(check_records);
 KERNEL(encode_records);
 

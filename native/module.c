@@ -20,19 +20,25 @@ int check_arguments(Py_ssize_t given, Py_ssize_t expected)
 
 int check_row_type(PyObject *type)
 {
-    int is_tuple = PyType_Check(type) && PyType_IsSubtype((PyTypeObject *)type, &PyTuple_Type);
+    int is_tuple = PyType_Check(type) && type != (PyObject *)&PyTuple_Type &&
+                   PyType_IsSubtype((PyTypeObject *)type, &PyTuple_Type);
     if (!is_tuple)
         PyErr_SetString(PyExc_TypeError, "the type of rows must be a subclass of tuple");
     return is_tuple;
 }
 
 /* tuple.__new__, because only Python itself initializes all parts of a tuple: since 3.14, tuples cache their hash. */
-static newfunc new_tuple;
+static newfunc tuple_new;
+
+PyObject *new_tuple(PyObject *type, PyObject *arguments)
+{
+    return tuple_new((PyTypeObject *)type, arguments, NULL);
+}
 
 PyObject *new_named(PyObject *type, PyObject *fields)
 {
     PyObject *arguments = fields == NULL ? NULL : PyTuple_Pack(1, fields);
-    PyObject *named = arguments == NULL ? NULL : new_tuple((PyTypeObject *)type, arguments, NULL);
+    PyObject *named = arguments == NULL ? NULL : new_tuple(type, arguments);
     Py_XDECREF(arguments);
     Py_XDECREF(fields);
     return named;
@@ -55,8 +61,8 @@ static PyMethodDef kernels[] = {
 
 static int set_up(PyObject *module)
 {
-    new_tuple = (newfunc)PyType_GetSlot(&PyTuple_Type, Py_tp_new);
-    if (new_tuple == NULL)
+    tuple_new = (newfunc)PyType_GetSlot(&PyTuple_Type, Py_tp_new);
+    if (tuple_new == NULL)
         return -1;
     return PyModule_AddIntConstant(module, "HAS_CRC", set_up_crc32c());
 }

@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import gc
-import os
 import random
-import subprocess
 import sys
 import tracemalloc
 from contextlib import suppress
-from pathlib import Path
 from struct import error as StructError
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kreplica import __version__
 from kreplica.errors import KafkaError, ProtocolError
 from kreplica.storage import LogConfig, Origin
 from kreplica.storage.log.results import AppendResult
@@ -28,7 +24,7 @@ from kreplica.wire.batches import HEADER_SIZE, BatchHeader, iter_checked, parse_
 from kreplica.wire.producer_batches import build_producer_batch
 from kreplica.wire.record_columns import RECORD_ROWS, RowShape, open_rows, read_rows
 from kreplica.wire.record_validation import ANY_TIMESTAMP, TimestampRange, check_records
-from kreplica.wire.records import Record
+from kreplica.wire.records import Headers, Record
 from tests.support.kernels import both, needs_kernels
 
 pytestmark = needs_kernels
@@ -188,12 +184,25 @@ def test_fetched_batches(values: list[bytes], bytes_changed: list[tuple[int, int
 
 # --- records ---------------------------------------------------------------------------------------------------------
 
+class WideRow(NamedTuple):
+    """A row with fields that are equal for all records, and fields in another order than those of ``Record``."""
+
+    topic: str
+    timestamp: int
+    offset: int
+    number: int
+    value: bytes | None
+    headers: Headers
+    key: bytes | None
+
+
+WIDE_ROWS = RowShape(WideRow, ("topic", None, None, 5, None, None, None), bytes((2, 1, 6, 4, 5)))
 spans = st.none() | st.binary(max_size=70)
 records = st.lists(
     st.builds(
         Record,
         st.just(NEXT_OFFSET),
-        st.integers(0, 2**62),
+        st.integers(0, 2**62) | st.integers(NOW_MS, NOW_MS + 1),
         spans,
         spans,
         st.lists(st.tuples(st.text(max_size=3), spans), max_size=2).map(tuple),
@@ -212,16 +221,32 @@ def test_reading_and_checking_records(sent: list[Record], more: int, bytes_chang
         at = HEADER_SIZE + position % (len(made) - HEADER_SIZE)
         made[at] = byte
     header = parse_header(made)._replace(record_count=max(len(sent) + more, 0))
-    shape = RowShape(tuple, ("topic", None, None, 5, None, None, None), bytes((2, 1, 6, 4, 5)))
     section = bytes(made[HEADER_SIZE:])
     for call in (
-        lambda: read_rows(section, header, shape),
+        lambda: read_rows(section, header, WIDE_ROWS),
         lambda: open_rows(made, header, SIZE_MAX, RECORD_ROWS),
         lambda: check_records(section, header, ANY_TIMESTAMP),
         lambda: check_records(section, header, TimestampRange(NOW_MS, 2**70)),
     ):
         with suppress(ProtocolError):
             both(call)
+
+
+def test_rows_are_independent() -> None:
+    """A row keeps its key, timestamp and headers when the next row has others or none."""
+    headers = (("name", b"v"),)
+    sent = [
+        Record(0, NOW_MS, b"k", b"v", headers),
+        Record(1, NOW_MS, None, None),
+        Record(2, NOW_MS + 1, None, b"v"),
+        Record(3, NOW_MS, b"", b"v", headers),
+        Record(4, NOW_MS, b"k", b""),
+    ]
+    section, header = build_batch(sent)[HEADER_SIZE:], parse_header(build_batch(sent))
+    rows = read_rows(section, header, WIDE_ROWS)
+    assert rows == [WideRow("topic", each[1], each[0], 5, each[3], each[4], each[2]) for each in sent]
+    assert all(type(row) is WideRow for row in rows)
+    assert len(set(rows)) == len(rows)
 
 
 def test_kernels_handle_ordinary_records() -> None:
@@ -290,9 +315,10 @@ def test_invalid_arguments() -> None:
         lambda: kernels.index_batches([5], 0, 0, 0, 0, 0),  # type: ignore[misc]
         lambda: kernels.index_batches([("a",) * 13], 0, 0, 0, 0, 0),  # type: ignore[misc]
         lambda: kernels.index_batches([header[:5]], 0, 0, 0, 0, 0),  # type: ignore[misc]
-        lambda: kernels.read_rows(tuple, (None,) * 4, bytes(range(5)), b"", 0, 0, 0, 0, 0, 0),  # type: ignore[misc]
-        lambda: kernels.read_rows(tuple, (None,) * 5, bytes(5), b"", 0, 0, 0, 0, 0, 0),  # type: ignore[misc]
-        lambda: kernels.read_rows(tuple, [None] * 5, bytes(range(5)), b"", 0, 0, 0, 0, 0, 0),  # type: ignore[misc]
+        lambda: kernels.read_rows(Record, (None,) * 4, bytes(range(5)), b"", 0, 0, 0, 0, 0, 0),  # type: ignore[misc]
+        lambda: kernels.read_rows(Record, (None,) * 5, bytes(5), b"", 0, 0, 0, 0, 0, 0),  # type: ignore[misc]
+        lambda: kernels.read_rows(Record, [None] * 5, bytes(range(5)), b"", 0, 0, 0, 0, 0, 0),  # type: ignore[misc]
+        lambda: kernels.read_rows(tuple, *RECORD_ROWS[1:], b"", 0, 0, 0, 0, 0, 0),  # type: ignore[misc]
         lambda: kernels.check_records("text", 0, 0, 1, 0, 0),  # type: ignore[misc]
         lambda: kernels.encode_records([1]),  # type: ignore[misc]
     ):
@@ -335,69 +361,3 @@ def test_memory_does_not_grow() -> None:
     tracemalloc.stop()
     assert grown < 20_000
     assert abs(sys.getrefcount(None) - references) < 200
-
-
-# --- selection -------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(("setting", "shown"), [("no", "kernels in Python"), ("yes", "kernels in C")])
-def test_version_and_variable(setting: str, shown: str) -> None:
-    words = (sys.executable, "-m", "kreplica.cli", "--version")
-    environment = {**os.environ, "KREPLICA_KERNELS": setting}
-    said = subprocess.run(words, env=environment, capture_output=True, text=True, check=True).stdout.splitlines()
-    assert said[0] == f"kreplica {__version__}"
-    assert said[-1] == shown
-
-
-def test_invalid_variable() -> None:
-    with pytest.raises(ValueError, match="KREPLICA_KERNELS: 'off' is not yes or no"):
-        kernels.load("off")
-
-
-# --- sanitizers ------------------------------------------------------------------------------------------------------
-
-ROOT = Path(__file__).parents[2]
-
-SANITIZED = """
-import importlib.util, sys
-spec = importlib.util.spec_from_file_location("kreplica.wire._kernels", sys.argv[1])
-module = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(module)
-sys.modules["kreplica.wire._kernels"] = module
-import pytest
-from hypothesis import settings
-from kreplica.wire import kernels
-settings.register_profile("slow", deadline=None)
-settings.load_profile("slow")
-assert kernels.read_rows is module.read_rows
-sys.exit(pytest.main(["-q", "-x", "-p", "no:cacheprovider", "-k", "not version and not memory", *sys.argv[2:]]))
-"""
-CHECKED = ("wire/test_wire_kernels.py", "wire/test_wire_read_records.py", "wire/test_wire_record_validation.py",
-           "wire/test_wire_producer_batches.py", "storage/test_storage_append_run.py")  # fmt: skip
-
-
-@pytest.mark.soak
-@pytest.mark.needs_program("gcc")
-def test_sanitizers_find_nothing(tmp_path: Path) -> None:
-    """The comparisons above run with AddressSanitizer and UBSan, which end the process at an invalid access."""
-    library = tmp_path / "_kernels.abi3.so"
-    include = subprocess.run(
-        [sys.executable, "-c", "import sysconfig; print(sysconfig.get_path('include'))"],
-        capture_output=True, text=True, check=True,
-    ).stdout.strip()  # fmt: skip
-    flags = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-g", "-O1", "-shared", "-fPIC", "-std=c11")
-    sources = sorted((ROOT / "native").glob("*.c"))
-    subprocess.run(["gcc", *flags, f"-I{include}", *map(str, sources), "-o", str(library)], check=True)
-    runtime = subprocess.run(["gcc", "-print-file-name=libasan.so"], capture_output=True, text=True, check=True)
-    environment = {
-        **os.environ,
-        "LD_PRELOAD": runtime.stdout.strip(),
-        "ASAN_OPTIONS": "detect_leaks=0",
-        "PYTHONMALLOC": "malloc",  # so that each object has its own memory, with guards around it
-    }
-    files = [str(ROOT / "tests" / name) for name in CHECKED]
-    done = subprocess.run(
-        [sys.executable, "-c", SANITIZED, str(library), *files],
-        cwd=ROOT, env=environment, capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stdout[-5000:] + done.stderr[-5000:]
