@@ -37,7 +37,8 @@ from kreplica.wire.producer_batches import build_producer_batch
 from kreplica.wire.record_validation import check_records
 from kreplica.wire.records import Record
 
-NAMES = ("place_batches", "index_batches", "scan_batches", "read_rows", "check_records", "encode_records")
+NAMES = ("place_batches", "index_batches", "scan_batches", "read_rows", "read_batches", "check_records",
+         "encode_records")  # fmt: skip
 KEY = TopicPartition("orders", 0)
 NOW_MS = 1_700_000_000_000
 CONFIG = LogConfig(segment_bytes=2**31 - 1)

@@ -1,33 +1,6 @@
 /* Headers of record batches: produced batches, index entries, and fetched batches. */
 #include "kernels.h"
 
-typedef struct {
-    int64_t base_offset, base_timestamp, max_timestamp, producer_id;
-    int32_t length, leader_epoch, last_offset_delta, base_sequence, record_count;
-    uint32_t crc;
-    int16_t attributes, producer_epoch;
-    int8_t magic;
-} Header;
-
-static Header parse_header(Bytes at)
-{
-    return (Header){
-        .base_offset = (int64_t)load64(at),
-        .length = (int32_t)load32(at + 8),
-        .leader_epoch = (int32_t)load32(at + 12),
-        .magic = (int8_t)at[16],
-        .crc = load32(at + 17),
-        .attributes = (int16_t)(at[21] << 8 | at[22]),
-        .last_offset_delta = (int32_t)load32(at + 23),
-        .base_timestamp = (int64_t)load64(at + 27),
-        .max_timestamp = (int64_t)load64(at + 35),
-        .producer_id = (int64_t)load64(at + 43),
-        .producer_epoch = (int16_t)(at[51] << 8 | at[52]),
-        .base_sequence = (int32_t)load32(at + 53),
-        .record_count = (int32_t)load32(at + 57),
-    };
-}
-
 static PyObject *new_numbers(const int64_t *numbers, Py_ssize_t count)
 {
     PyObject *fields = PyTuple_New(count);

@@ -21,7 +21,7 @@
 typedef const uint8_t *Bytes;
 
 enum { HEADER_SIZE = 61, LENGTH_END = 12, CRC_START = 21, HEADER_FIELDS = 13, RECORD_SIZE_MIN = 7 };
-enum { TRANSACTIONAL = 16, CONTROL = 32, CODEC_MASK = 7, ATTRIBUTES = 22, NO_TIMESTAMP = -1 };
+enum { TRANSACTIONAL = 16, CONTROL = 32, CODEC_MASK = 7, LOG_APPEND_TIME = 8, ATTRIBUTES = 22, NO_TIMESTAMP = -1 };
 
 static inline uint32_t load32(Bytes at)
 {
@@ -42,6 +42,34 @@ static inline void store32(uint8_t *at, uint32_t value)
 static inline void store64(uint8_t *at, uint64_t value)
 {
     store32(at, (uint32_t)(value >> 32)), store32(at + 4, (uint32_t)value);
+}
+
+/* The header of a batch. */
+typedef struct {
+    int64_t base_offset, base_timestamp, max_timestamp, producer_id;
+    int32_t length, leader_epoch, last_offset_delta, base_sequence, record_count;
+    uint32_t crc;
+    int16_t attributes, producer_epoch;
+    int8_t magic;
+} Header;
+
+static inline Header parse_header(Bytes at)
+{
+    return (Header){
+        .base_offset = (int64_t)load64(at),
+        .length = (int32_t)load32(at + 8),
+        .leader_epoch = (int32_t)load32(at + 12),
+        .magic = (int8_t)at[16],
+        .crc = load32(at + 17),
+        .attributes = (int16_t)(at[21] << 8 | at[22]),
+        .last_offset_delta = (int32_t)load32(at + 23),
+        .base_timestamp = (int64_t)load64(at + 27),
+        .max_timestamp = (int64_t)load64(at + 35),
+        .producer_id = (int64_t)load64(at + 43),
+        .producer_epoch = (int16_t)(at[51] << 8 | at[52]),
+        .base_sequence = (int32_t)load32(at + 53),
+        .record_count = (int32_t)load32(at + 57),
+    };
 }
 
 /* crc32c.c: false if the processor has no instruction for CRC-32C; crc32c must not be called then. */
@@ -75,6 +103,7 @@ KERNEL(fill_responses);
 
 /* rows.c */
 KERNEL(read_rows);
+KERNEL(read_batches);
 
 /* records.c */
 KERNEL(check_records);

@@ -55,7 +55,8 @@ int add(PyObject *list, PyObject *item)
 
 static PyMethodDef kernels[] = {
     METHOD(place_batches),  METHOD(index_batches), METHOD(scan_batches),  METHOD(match_requests),
-    METHOD(fill_responses), METHOD(read_rows),     METHOD(check_records), METHOD(encode_records),
+    METHOD(fill_responses), METHOD(read_rows),     METHOD(read_batches),  METHOD(check_records),
+    METHOD(encode_records),
     {NULL, NULL, 0, NULL},
 };
 

@@ -1,4 +1,4 @@
-/* Records as rows: reads the records of a section. */
+/* Records as rows: reads the records of a section, or of consecutive fetched batches. */
 #include "fields.h"
 
 static PyObject *new_bytes(Span span)
@@ -110,8 +110,8 @@ typedef struct {
     int64_t base_offset, base_timestamp, last_offset_delta, record_count, has_append_time, append_time;
 } Section;
 
-/* Append the records to a list; false if one is malformed, or with an error set. */
-static int read_section(RowMaker *maker, const Section *section, PyObject *rows)
+/* Append the records from offset `first` on to a list; false if one is malformed, or with an error set. */
+static int read_section(RowMaker *maker, const Section *section, int64_t first, PyObject *rows)
 {
     Bytes at = section->at;
     int64_t previous = -1;
@@ -126,7 +126,10 @@ static int read_section(RowMaker *maker, const Section *section, PyObject *rows)
              __builtin_add_overflow(section->base_timestamp, fields.timestamp_delta, &timestamp)))
             return 0;
         previous = fields.offset_delta;
-        if (!add(rows, new_row(maker, offset, timestamp, &fields)))
+        PyObject *row = new_row(maker, offset, timestamp, &fields);
+        if (row != NULL && offset < first)
+            Py_DECREF(row);
+        else if (!add(rows, row))
             return 0;
     }
     return at == section->end;
@@ -146,11 +149,63 @@ KERNEL(read_rows)
     Bytes start = view.buf;
     Section section = {start, start + view.len, h[0], h[1], h[2], h[3], h[4], h[5]};
     PyObject *rows = PyList_New(0);
-    if (rows != NULL && !read_section(&maker, &section, rows))
+    if (rows != NULL && !read_section(&maker, &section, INT64_MIN, rows))
         Py_CLEAR(rows);
     PyBuffer_Release(&view);
     Py_DECREF(maker.arguments);
     if (rows != NULL || PyErr_Occurred())
         return rows;
     Py_RETURN_NONE;
+}
+
+/* Append the records of one batch; return its size, or 0 if it is not plain, not valid or has another epoch. */
+static int64_t read_batch(RowMaker *maker, Bytes at, Py_ssize_t left, const int64_t *limits, PyObject *rows,
+                          int64_t *next_offset)
+{
+    if (left < HEADER_SIZE)
+        return 0;
+    Header h = parse_header(at);
+    int64_t size = (int64_t)h.length + LENGTH_END;
+    Py_ssize_t before = PyList_Size(rows);
+    if (h.magic != 2 || size < HEADER_SIZE || size > left || h.attributes != limits[1] || h.leader_epoch != limits[2] ||
+        __builtin_add_overflow(h.base_offset, (int64_t)h.last_offset_delta + 1, next_offset) ||
+        crc32c(at + CRC_START, at + size) != h.crc)
+        return 0;
+    Section section = {at + HEADER_SIZE, at + size, h.base_offset, h.base_timestamp, h.last_offset_delta,
+                       h.record_count, h.attributes & LOG_APPEND_TIME, h.max_timestamp};
+    if (read_section(maker, &section, limits[3], rows))
+        return size;
+    if (!PyErr_Occurred())
+        PyList_SetSlice(rows, before, PyList_Size(rows), NULL);
+    return 0;
+}
+
+KERNEL(read_batches)
+{
+    int64_t limits[6]; /* position, attributes, leader epoch, first offset, numbers of rows and bytes to read */
+    RowMaker maker;
+    if (!check_arguments(given, 10) || !get_numbers(arguments + 4, limits, 6) || !get_row_maker(arguments, &maker))
+        return NULL;
+    Py_buffer view;
+    if (PyObject_GetBuffer(arguments[3], &view, PyBUF_SIMPLE) < 0) {
+        Py_DECREF(maker.arguments);
+        return NULL;
+    }
+    PyObject *rows = PyList_New(0);
+    int64_t position = limits[0] < 0 ? view.len : limits[0], record_bytes = 0, next_offset = 0, next, size = 1;
+    while (rows != NULL && size > 0 && position < view.len && PyList_Size(rows) < limits[4] &&
+           (record_bytes < limits[5] || PyList_Size(rows) == 0)) {
+        if (PyList_Size(rows) == 0)
+            record_bytes = 0;
+        size = read_batch(&maker, (Bytes)view.buf + position, view.len - position, limits, rows, &next);
+        if (size > 0)
+            position += size, record_bytes += size - HEADER_SIZE, next_offset = next;
+    }
+    PyBuffer_Release(&view);
+    Py_DECREF(maker.arguments);
+    PyObject *read = NULL;
+    if (rows != NULL && !PyErr_Occurred())
+        read = Py_BuildValue("(OLLL)", rows, (long long)record_bytes, (long long)position, (long long)next_offset);
+    Py_XDECREF(rows);
+    return read;
 }

@@ -11,7 +11,8 @@
 * ``headers``: request and response headers
 * ``framing``: splits a byte stream into frames
 * ``batches``: headers and checksums of record batches, without reading records
-* ``records``: reads the records of a batch one by one; ``record_columns``: in bulk, as columns
+* ``records``: reads the records of a batch one by one; ``record_columns``: in bulk, as columns or rows;
+  ``plain_batches``: the rows of many batches
 * ``batch_building``: builds batches from records, and filters the records of a batch
 * ``control_records``: transaction markers; ``interceptor_notes``: notes of produce interceptors, as control batches
 * ``compression``: the codecs of record batches

@@ -82,6 +82,14 @@ Arguments: type, constants and places of ``RowShape``; section; base offset, bas
 record count of the header; whether the timestamp is the append time, and that time.  Returns a list of rows, or None.
 """
 
+read_batches: Any = getattr(_crc_module, "read_batches", None)
+"""Checks and reads batches as ``batches.iter_checked`` and ``record_columns.read_rows`` do.
+
+Arguments: type, constants and places of ``RowShape``; buffer; position; attributes and leader epoch of all batches to
+read; offset of the first record to read; numbers of rows and bytes after which to stop.  Returns the rows, the bytes of
+records, and the position and the offset after the last batch; stops before a batch that is invalid or different.
+"""
+
 check_records: Any = getattr(_module, "check_records", None)
 """Checks records as ``record_validation.check_records`` does.
 

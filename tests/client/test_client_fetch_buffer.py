@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from kreplica.client.consumer.fetch_buffer import FetchBuffer
 from kreplica.client.consumer.records import ConsumedBatch
 from kreplica.client_core.errors import CorruptBatch
 from kreplica.client_core.fetched_batches import FetchedRecords, next_offset_after
 from kreplica.model import TopicPartition
-from kreplica.wire.batch_building import build_batch
-from kreplica.wire.batches import stamp
+from kreplica.wire.batch_building import build_batch, seal
+from kreplica.wire.batches import HEADER_SIZE, parse_header, stamp
 from kreplica.wire.control_records import EndMarker, build_end_marker
 from kreplica.wire.records import Record
+from tests.support.kernels import both
 
 KEY = TopicPartition("t", 0)
 
@@ -102,10 +105,85 @@ def test_damaged_batch() -> None:
 def test_malformed_records() -> None:
     """Malformed records in a batch with a valid CRC are detected."""
     made = build_batch([Record(0, 5, None, b"abc")])
-    from kreplica.wire.batch_building import seal
-    from kreplica.wire.batches import HEADER_SIZE, parse_header
-
     buffer = FetchBuffer()
     buffer.add(fetched_records(0, seal(parse_header(made), b"\x10" + made[HEADER_SIZE + 1 :])))
     with pytest.raises(CorruptBatch, match="t-0 from offset 0"):
         buffer.take(0)
+
+
+def test_batches_before_the_position_do_not_count() -> None:
+    """A batch whose records are all skipped does not count as bytes of the batches that are delivered together."""
+    large = build_batch([Record(offset, 5, None, bytes(200)) for offset in range(500)])
+    many = [batch(first, *range(first, first + 100)) for first in range(500, 900, 100)]
+    buffer = FetchBuffer()
+    buffer.add(fetched_records(500, large, *many))
+    assert [len(offsets) for offsets, _ in take_all(buffer, 500)] == [300, 100, 0]
+
+
+batches = st.lists(
+    st.tuples(
+        st.lists(st.tuples(st.none() | st.binary(max_size=3), st.sampled_from([0, 3, 1000])), max_size=4),
+        st.sampled_from([0, 0, 0, 0, 8, 1, 16, 32, 64]),
+        st.sampled_from([3, 3, 3, 4]),
+        st.integers(0, 2),
+        st.sampled_from([1, 1, 70]),
+    ),
+    min_size=1,
+    max_size=6,
+)
+damage = st.none() | st.tuples(st.integers(0, 2**20), st.integers(0, 255), st.booleans())
+
+
+@given(batches, st.integers(0, 500), st.lists(st.integers(-1, 600), max_size=2), damage, st.integers(0, 70))
+@settings(max_examples=300, deadline=None)
+def test_kernel_delivers_the_same_batches(
+    made: list[tuple[list[tuple[bytes | None, int]], int, int, int, int]],
+    position: int,
+    aborted: list[int],
+    damaged: tuple[int, int, bool] | None,
+    cut: int,
+) -> None:
+    """With and without kernels, the same records are delivered in the same batches, and the same errors are raised."""
+    data, offset = bytearray(), 0
+    for contents, attributes, epoch, gap, copies in made:
+        records = [
+            Record(offset + number, 5 + number % 3, key, bytes(size))
+            for number, (key, size) in enumerate(contents * copies)
+        ]
+        whole = build_batch(
+            records or [Record(offset, 5, None, b"")],
+            base_offset=offset,
+            codec=attributes & 7,
+            producer_id=7 if attributes & 48 else -1,
+            producer_epoch=0,
+        )
+        header, section = parse_header(whole), whole[HEADER_SIZE:]
+        header = header._replace(attributes=attributes, partition_leader_epoch=epoch, max_timestamp=9)
+        if not records:
+            header, section = header._replace(record_count=0, attributes=attributes & ~7), b""
+        if attributes & 32:
+            header, section = parse_header(marker(offset)), marker(offset)[HEADER_SIZE:]
+        if damaged is not None and damaged[2] and section:
+            changed = bytearray(section)
+            changed[damaged[0] % len(section)] = damaged[1]
+            section = bytes(changed)  # malformed records with a valid CRC
+        data += seal(header, section)
+        offset = header.last_offset + 1 + gap
+    if damaged is not None and not damaged[2]:
+        data[damaged[0] % len(data)] = damaged[1]
+    data = data[: max(len(data) - cut, 0)]
+    fetched = FetchedRecords(KEY, memoryview(data), position, offset, tuple((7, first) for first in sorted(aborted)))
+
+    def deliver() -> list[object]:
+        buffer, at, found = FetchBuffer(), position, list[object]()
+        buffer.add(fetched)
+        while not buffer.is_empty:
+            try:
+                taken, at = buffer.take(at)
+            except CorruptBatch as error:
+                found.append(str(error))
+            else:
+                found += (taken, at)
+        return found
+
+    both(deliver)

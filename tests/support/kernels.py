@@ -15,8 +15,8 @@ from kreplica.wire import kernels
 T = TypeVar("T")
 
 NAMES = (
-    "place_batches", "index_batches", "scan_batches", "match_requests", "fill_responses", "read_rows", "check_records",
-    "encode_records",
+    "place_batches", "index_batches", "scan_batches", "match_requests", "fill_responses", "read_rows", "read_batches",
+    "check_records", "encode_records",
 )  # fmt: skip
 
 needs_kernels = pytest.mark.skipif(

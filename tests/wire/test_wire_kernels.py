@@ -258,6 +258,11 @@ def test_kernels_handle_ordinary_records() -> None:
     assert kernels.encode_records is not None
     assert kernels.read_rows(*RECORD_ROWS, section, 0, NOW_MS, 199, 200, 0, 0) == sent
     assert kernels.check_records(section, NOW_MS, 199, 200, NOW_MS, NOW_MS) == (NOW_MS, [], [])
+    assert kernels.read_batches is not None
+    two = build_batch(sent) + build_batch([each._replace(offset=NEXT_OFFSET) for each in sent], base_offset=200)
+    rows, size, position, next_offset = kernels.read_batches(*RECORD_ROWS, two, 0, 0, -1, 5, 200, SIZE_MAX)
+    assert [row.offset for row in rows] == list(range(5, 400))
+    assert (size, position, next_offset) == (2 * len(section), len(two), 400)
     encoded = kernels.encode_records([NOW_MS] * 200, [b"k"] * 200, [b"v"] * 200, [()] * 200)
     plain = build_batch([record._replace(headers=()) for record in sent])
     assert encoded[HEADER_SIZE:] == plain[HEADER_SIZE:]
@@ -319,6 +324,9 @@ def test_invalid_arguments() -> None:
         lambda: kernels.read_rows(Record, (None,) * 5, bytes(5), b"", 0, 0, 0, 0, 0, 0),  # type: ignore[misc]
         lambda: kernels.read_rows(Record, [None] * 5, bytes(range(5)), b"", 0, 0, 0, 0, 0, 0),  # type: ignore[misc]
         lambda: kernels.read_rows(tuple, *RECORD_ROWS[1:], b"", 0, 0, 0, 0, 0, 0),  # type: ignore[misc]
+        lambda: kernels.read_batches(tuple, *RECORD_ROWS[1:], b"", 0, 0, 0, 0, 0, 0),  # type: ignore[misc]
+        lambda: kernels.read_batches(*RECORD_ROWS, "text", 0, 0, 0, 0, 0, 0),  # type: ignore[misc]
+        lambda: kernels.read_batches(*RECORD_ROWS, b"", 2**64, 0, 0, 0, 0, 0),  # type: ignore[misc]
         lambda: kernels.check_records("text", 0, 0, 1, 0, 0),  # type: ignore[misc]
         lambda: kernels.encode_records([1]),  # type: ignore[misc]
     ):
@@ -327,6 +335,9 @@ def test_invalid_arguments() -> None:
     assert kernels.scan_batches is not None
     assert kernels.scan_batches(BatchHeader, batch(b"a"), -1, 5) == []
     assert kernels.scan_batches(BatchHeader, batch(b"a"), 2**62, 5) == []
+    assert kernels.read_batches is not None
+    for position in (-1, 2**62):
+        assert kernels.read_batches(*RECORD_ROWS, batch(b"a"), position, 0, -1, 0, 5, 5)[0] == []
     assert kernels.index_batches is not None
     assert kernels.index_batches([(2**63 - 1, *header[1:6], 5, *header[7:])], 0, 0, 0, 0, 0) is None
 
@@ -345,6 +356,8 @@ def test_memory_does_not_grow() -> None:
             place([bytearray(whole), damaged, whole])
             kernels.scan_batches(BatchHeader, whole + damaged, 0, SIZE_MAX)  # type: ignore[misc]
             kernels.index_batches([header] * 3, 0, 0, 10, 0, 0)  # type: ignore[misc]
+            for data in (whole + whole, seal(header, damaged[HEADER_SIZE:])):
+                kernels.read_batches(*RECORD_ROWS, data, 0, 0, -1, 5, 30, SIZE_MAX)  # type: ignore[misc]
             for data in (whole[HEADER_SIZE:], damaged[HEADER_SIZE:]):
                 kernels.read_rows(*RECORD_ROWS, data, 0, NOW_MS, 19, 20, 0, 0)  # type: ignore[misc]
                 kernels.check_records(data, NOW_MS, 19, 20, 0, 5)  # type: ignore[misc]

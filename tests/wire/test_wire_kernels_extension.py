@@ -51,7 +51,8 @@ assert kernels.read_rows is module.read_rows
 sys.exit(pytest.main(["-q", "-x", "-p", "no:cacheprovider", "-k", "not memory", *sys.argv[2:]]))
 """
 CHECKED = ("wire/test_wire_kernels.py", "wire/test_wire_read_records.py", "wire/test_wire_record_validation.py",
-           "wire/test_wire_producer_batches.py", "storage/test_storage_append_run.py")  # fmt: skip
+           "wire/test_wire_producer_batches.py", "storage/test_storage_append_run.py",
+           "client/test_client_fetch_buffer.py")  # fmt: skip
 
 
 @pytest.mark.soak

@@ -7,13 +7,15 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
+from functools import partial
 
 from kreplica.client.consumer.records import ConsumedBatch, ConsumedRecord
 from kreplica.client_core.errors import CorruptBatch
 from kreplica.client_core.fetched_batches import FetchedRecords, visible_batches
 from kreplica.errors import ProtocolError
 from kreplica.model import NO_EPOCH, TopicPartition
-from kreplica.wire.batches import LOG_APPEND_TIME_BIT, BatchHeader, TimestampType
+from kreplica.wire.batches import LOG_APPEND_TIME_BIT, TimestampType
+from kreplica.wire.plain_batches import RowRun, read_plain_batches
 from kreplica.wire.record_columns import RowShape, open_rows
 from kreplica.wire.records import DECOMPRESSED_SIZE_MAX
 
@@ -96,17 +98,18 @@ def _decode(fetched: FetchedRecords, position: int) -> Iterator[ConsumedBatch]:
     key, records = fetched.partition, list[ConsumedRecord]()
     size, next_offset, epoch = 0, position, NO_EPOCH
     try:
-        for header, data in visible_batches(fetched):
-            if records and (
-                len(records) >= RECORDS_ENOUGH or size >= BYTES_ENOUGH or header.partition_leader_epoch != epoch
-            ):
+        for decoded, decoded_size, decoded_end, decoded_epoch in _runs(fetched, position):
+            if records and decoded_epoch != epoch:
                 yield ConsumedBatch(key, records, next_offset, epoch)
                 records, size = [], 0
-            decoded, decoded_size = open_rows(data, header, DECOMPRESSED_SIZE_MAX, _shape(key, header))
-            if header.base_offset < position:
-                decoded = [record for record in decoded if record.offset >= position]
-            records += decoded
-            size, next_offset, epoch = size + decoded_size, header.next_offset, header.partition_leader_epoch
+            if records:
+                records += decoded
+            else:
+                records, size = decoded, 0
+            size, next_offset, epoch = size + decoded_size, decoded_end, decoded_epoch
+            if records and (len(records) >= RECORDS_ENOUGH or size >= BYTES_ENOUGH):
+                yield ConsumedBatch(key, records, next_offset, epoch)
+                records, size = [], 0
     except (ProtocolError, CorruptBatch) as error:
         if records:
             yield ConsumedBatch(key, records, next_offset, epoch)
@@ -117,7 +120,22 @@ def _decode(fetched: FetchedRecords, position: int) -> Iterator[ConsumedBatch]:
         yield ConsumedBatch(key, records, next_offset, epoch)
 
 
-def _shape(key: TopicPartition, header: BatchHeader) -> RowShape[ConsumedRecord]:
-    timestamp_type = _TIMESTAMP_TYPES[header.attributes & LOG_APPEND_TIME_BIT]
-    constants = (*key, None, None, timestamp_type, None, None, (), header.partition_leader_epoch)
-    return RowShape(ConsumedRecord, constants, _PLACES)
+def _runs(fetched: FetchedRecords, position: int) -> Iterator[RowRun[ConsumedRecord]]:
+    """Yield the visible records of a response from a position on.
+
+    :raise CorruptBatch, ProtocolError: a batch is damaged.
+    """
+    shape_of = partial(_shape, fetched.partition)
+    end = yield from read_plain_batches(fetched.data, position, shape_of, RECORDS_ENOUGH, BYTES_ENOUGH)
+    for header, data in visible_batches(fetched._replace(data=fetched.data[end:])):
+        epoch = header.partition_leader_epoch
+        shape = _shape(fetched.partition, epoch, header.attributes)
+        records, size = open_rows(data, header, DECOMPRESSED_SIZE_MAX, shape)
+        if header.base_offset < position:
+            records = [record for record in records if record.offset >= position]
+        yield records, size, header.next_offset, epoch
+
+
+def _shape(key: TopicPartition, epoch: int, attributes: int) -> RowShape[ConsumedRecord]:
+    timestamp_type = _TIMESTAMP_TYPES[attributes & LOG_APPEND_TIME_BIT]
+    return RowShape(ConsumedRecord, (*key, None, None, timestamp_type, None, None, (), epoch), _PLACES)
