@@ -19,7 +19,7 @@ from kreplica.wire.batches import (
     BatchHeader,
     TimestampType,
     iter_checked,
-    iter_headers,
+    last_header,
 )
 from kreplica.wire.control_records import parse_end_marker
 from kreplica.wire.record_columns import RECORD_ROWS, open_rows
@@ -70,10 +70,8 @@ def next_offset_after(data: memoryview, position: int, partition: TopicPartition
     :param position: the requested offset; returned if there is no complete batch.
     :raise CorruptBatch: the bytes are not batches, or end before the position.
     """
-    last: BatchHeader | None = None
     try:
-        for _, header in iter_headers(data, incomplete_last=True):
-            last = header
+        last = last_header(data)
     except ProtocolError as error:
         raise CorruptBatch(f"{partition} at offset {position}: {error}") from error
     if last is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -18,6 +19,7 @@ from kreplica.wire.batches import (
     TimestampType,
     check_batch,
     iter_headers,
+    last_header,
     parse_header,
     stamp,
     stamp_log_append_time,
@@ -82,6 +84,7 @@ def test_iteration_over_fetched_batches() -> None:
     for cut in range(len(three) + 1):
         positions = [position for position, _ in iter_headers(three[:cut], incomplete_last=True)]
         assert positions == [0, size, 2 * size][: cut // size]
+        assert last_header(three[:cut]) == (parse_header(GOLDEN) if positions else None)
         if cut % size:
             with pytest.raises(ProtocolError):
                 list(iter_headers(three[:cut]))
@@ -95,6 +98,8 @@ def test_impossible_length_is_an_error(length: int) -> None:
     bad = GOLDEN[:8] + length.to_bytes(4, "big", signed=True) + GOLDEN[12:]
     with pytest.raises(ProtocolError, match="length"):
         list(iter_headers(GOLDEN + bad, incomplete_last=True))
+    with pytest.raises(ProtocolError, match="length"):
+        last_header(GOLDEN + bad)
 
 
 def test_crc_detects_changed_bytes() -> None:
@@ -179,11 +184,15 @@ def test_any_bytes_as_a_batch(data: bytes, at: int, byte: int) -> None:
             assert check_batch(buffer).size == len(buffer)
         except KafkaError:
             pass
+        last = None
         try:
-            for position, header in iter_headers(buffer, incomplete_last=True):
-                assert position + header.size <= len(buffer)
-        except ProtocolError:
-            pass
+            for position, last in iter_headers(buffer, incomplete_last=True):
+                assert position + last.size <= len(buffer)
+        except ProtocolError as error:
+            with pytest.raises(ProtocolError, match=re.escape(str(error))):
+                last_header(buffer)
+        else:
+            assert last_header(buffer) == last
 
 
 def old_message(magic: int) -> bytes:
