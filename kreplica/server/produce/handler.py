@@ -306,7 +306,8 @@ def _all_reached(
     for outcome in outcomes:
         if outcome.__class__ is not AppendResult:
             return False
-        end_offset = max(end_offset, outcome[1] + 1)
+        if outcome[1] >= end_offset:
+            end_offset = outcome[1] + 1
     return is_reached(partition, end_offset, acks)
 
 
