@@ -23,7 +23,7 @@ class BuildKernels(build_ext):
 
 KERNELS = Extension(
     "kreplica.wire._kernels",
-    [f"native/{name}.c" for name in ("module", "crc32c", "batches", "requests", "rows", "records")],
+    [f"native/{name}.c" for name in ("module", "crc32c", "batches", "requests", "rows", "records", "columns")],
     depends=["native/kernels.h", "native/fields.h"],
     py_limited_api=True,
     optional=True,

@@ -26,6 +26,7 @@ from kreplica.client.consumer.fetch_buffer import FetchBuffer
 from kreplica.client_core.fetched_batches import FetchedRecords
 from kreplica.model import TopicPartition
 from kreplica.runtime.disk import Buffer
+from kreplica.spark.source.decoding import decode, open_section
 from kreplica.storage import Log, LogConfig
 from kreplica.storage.directories.opening import LogToOpen
 from kreplica.storage.log.appending import append_all_as_leader, append_as_follower
@@ -38,7 +39,7 @@ from kreplica.wire.record_validation import check_records
 from kreplica.wire.records import Record
 
 NAMES = ("place_batches", "index_batches", "scan_batches", "read_rows", "read_batches", "check_records",
-         "encode_records")  # fmt: skip
+         "encode_records", "decode_columns")  # fmt: skip
 KEY = TopicPartition("orders", 0)
 NOW_MS = 1_700_000_000_000
 CONFIG = LogConfig(segment_bytes=2**31 - 1)
@@ -116,6 +117,13 @@ def consumer(count: int, size: int, run: int, key: bytes | None = None, codec: i
     return decode
 
 
+def spark(count: int, size: int, run: int) -> Action:
+    """Return a function that decodes batches to Arrow columns."""
+    batch = make_batch(count, size, b"k" * 10)
+    sections = [open_section(parse_header(batch), memoryview(batch))] * run
+    return partial(decode, sections)
+
+
 def validation(count: int, size: int) -> Action:
     batch = make_batch(count, size)
     return partial(check_records, batch[HEADER_SIZE:], parse_header(batch))
@@ -137,6 +145,8 @@ WORKS = (
     Work("consumer: decode a 100 B record", 3000, lambda: consumer(150, 100, 20)),
     Work("consumer: decode a 100 B record with a key", 3000, lambda: consumer(150, 100, 20, b"k" * 10)),
     Work("consumer: decode a 1 KB record", 320, lambda: consumer(16, 1000, 20)),
+    Work("Spark: decode a 100 B record", 7500, lambda: spark(150, 100, 50)),
+    Work("Spark: decode a 1 KB record", 960, lambda: spark(16, 1000, 60)),
     Work("producer: encode a 100 B record", 150, lambda: producer(150, 100, None, 0)),
     Work("producer: encode a 100 B record with a key", 150, lambda: producer(150, 100, b"k" * 10, 1)),
     Work("producer: encode a 1 KB record", 16, lambda: producer(16, 1000, None, 0)),

@@ -109,4 +109,7 @@ KERNEL(read_batches);
 KERNEL(check_records);
 KERNEL(encode_records);
 
+/* columns.c */
+KERNEL(decode_columns);
+
 #endif

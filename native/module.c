@@ -56,7 +56,7 @@ int add(PyObject *list, PyObject *item)
 static PyMethodDef kernels[] = {
     METHOD(place_batches),  METHOD(index_batches), METHOD(scan_batches),  METHOD(match_requests),
     METHOD(fill_responses), METHOD(read_rows),     METHOD(read_batches),  METHOD(check_records),
-    METHOD(encode_records),
+    METHOD(encode_records), METHOD(decode_columns),
     {NULL, NULL, 0, NULL},
 };
 

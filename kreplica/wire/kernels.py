@@ -104,6 +104,15 @@ Arguments: lists of timestamps, keys, values and headers.  Returns a bytearray w
 or None.
 """
 
+decode_columns: Any = getattr(_module, "decode_columns", None)
+"""Decodes records to the buffers of Arrow columns, as ``spark.source.decoding`` does.
+
+Argument: list of sections, which are tuples of header and records.  Returns a bytearray, the number of records, the
+size of all sections, the size and the number of nulls of the keys and of the values, and the number of records that
+have headers, or None.  The bytearray contains the offsets, the timestamps, the offsets of the keys and of the values in
+their data, the validity bits of both, and their data, each with space for the size of all sections.
+"""
+
 
 def description() -> str:
     """Return the name of the implementation in use, for ``kreplica --version``."""

@@ -1,4 +1,6 @@
-"""Decoding record batches to Arrow columns gives the same records and errors as reading record by record."""
+"""Decoding record batches to Arrow columns gives the same records and errors as reading record by record, both with and
+without the kernel.
+"""
 
 from __future__ import annotations
 
@@ -13,10 +15,12 @@ from hypothesis import strategies as st
 from kreplica.errors import ProtocolError
 from kreplica.spark.source.decoding import DecodedRecords, decode, open_section
 from kreplica.transfer.record_columns import HEADERS_TYPE
+from kreplica.wire import kernels
 from kreplica.wire.batch_building import BatchBuilder, seal
 from kreplica.wire.batches import HEADER_SIZE, TimestampType, parse_header
 from kreplica.wire.compression import Codec
 from kreplica.wire.records import Headers, Record, iter_records
+from tests.support.kernels import both, needs_kernels
 
 NULLABLE = st.none() | st.binary(max_size=300)
 HEADERS = st.lists(st.tuples(st.text(max_size=5), st.none() | st.binary(max_size=5)), max_size=3).map(tuple)
@@ -36,8 +40,17 @@ def build(rows, base_offset=0, **options):
 
 
 def decode_batches(*batches: bytes, with_headers: bool = True) -> DecodedRecords:
+    """Decode with and without the kernel, check that the columns or the errors are the same, and return the columns."""
     sections = [open_section(parse_header(batch), memoryview(batch)) for batch in batches]
+    both(lambda: lists_of(decode(sections, with_headers=with_headers)))
     return decode(sections, with_headers=with_headers)
+
+
+def lists_of(found: DecodedRecords) -> list[object]:
+    for column in (found.keys, found.values):
+        column.validate(full=True)
+    numbers = [column.tolist() for column in (found.offsets, found.timestamps_ms, found.timestamp_types)]
+    return [*numbers, found.keys.to_pylist(), found.values.to_pylist(), found.headers and found.headers.to_pylist()]
 
 
 def rows_of(found: DecodedRecords) -> list[Record]:
@@ -187,3 +200,57 @@ def test_overflowing_sizes() -> None:
     batch[index : index + len(huge)] = huge
     with pytest.raises(ProtocolError):
         decode_batches(bytes(batch))
+
+
+@needs_kernels
+def test_kernel_decodes_common_batches() -> None:
+    """The kernel decodes nulls, headers, gaps, codecs and both timestamp types, so the slower code is not needed."""
+    rows = [(5, None, b"v", (), 1), (9, b"k" * 70, None, (("h", b"x"),), 3), (-1, b"", b"w" * 9000, (), 900)]
+    batches = [build(rows, codec=codec, timestamp_type=kind) for codec in Codec for kind in TimestampType]
+    sections = [open_section(parse_header(batch), memoryview(batch)) for batch in batches]
+    found = kernels.decode_columns(sections)
+    assert found[1] == 3 * len(batches)
+    assert found[7] == len(batches)
+
+
+@needs_kernels
+def test_kernel_declines_inconsistent_sections() -> None:
+    """Sections whose headers do not match their records, or that are too large together, need the Python code."""
+    batch = build([(1, b"k", b"v", (), 1)] * 3)
+    header, records = open_section(parse_header(batch), memoryview(batch))
+    good = (header, records)
+    for section in (
+        (header._replace(record_count=2), records),
+        (header._replace(record_count=4), records),
+        (header._replace(record_count=-1), records),
+        (header._replace(record_count=1 << 40), records),
+        (header._replace(last_offset_delta=1), records),
+        (header._replace(base_offset=2**63 - 2), records),
+        (header._replace(base_timestamp=2**63 - 1), bytes(records).replace(b"\x00\x00\x00\x02k", b"\x00\x02\x00\x02k")),
+        (header, records[:-1]),
+        (header, bytes(records) + b"\x00"),
+    ):
+        assert kernels.decode_columns([good, section, good]) is None
+    assert kernels.decode_columns([(header._replace(record_count=0), b"")] * 2)[:2] == (bytearray(8), 0)
+    assert kernels.decode_columns([])[:2] == (bytearray(8), 0)
+
+
+@needs_kernels
+@pytest.mark.parametrize(
+    "sections",
+    [
+        5,
+        [5],
+        [(5, b"")],
+        [((), b"")],
+        [(("text",) * 13, b"")],
+        [((0,) * 13, 5)],
+        [((2**64,) * 13, b"")],
+        [((0,) * 13,)],
+    ],
+    ids=repr,
+)
+def test_invalid_arguments_of_the_kernel(sections: object) -> None:
+    """Invalid arguments raise errors and do not crash the process."""
+    with pytest.raises((TypeError, OverflowError, IndexError, SystemError)):
+        kernels.decode_columns(sections)

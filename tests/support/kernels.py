@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 NAMES = (
     "place_batches", "index_batches", "scan_batches", "match_requests", "fill_responses", "read_rows", "read_batches",
-    "check_records", "encode_records",
+    "check_records", "encode_records", "decode_columns",
 )  # fmt: skip
 
 needs_kernels = pytest.mark.skipif(

@@ -361,6 +361,7 @@ def test_memory_does_not_grow() -> None:
             for data in (whole[HEADER_SIZE:], damaged[HEADER_SIZE:]):
                 kernels.read_rows(*RECORD_ROWS, data, 0, NOW_MS, 19, 20, 0, 0)  # type: ignore[misc]
                 kernels.check_records(data, NOW_MS, 19, 20, 0, 5)  # type: ignore[misc]
+                kernels.decode_columns([(header, data)] * 2)  # type: ignore[misc]
             kernels.encode_records([1, 2], [None, b"k"], [b"v", None], [(), ()])  # type: ignore[misc]
             kernels.encode_records([1, 2], [None, "k"], [b"v", None], [(), ()])  # type: ignore[misc]
 

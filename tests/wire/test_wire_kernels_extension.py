@@ -52,7 +52,7 @@ sys.exit(pytest.main(["-q", "-x", "-p", "no:cacheprovider", "-k", "not memory", 
 """
 CHECKED = ("wire/test_wire_kernels.py", "wire/test_wire_read_records.py", "wire/test_wire_record_validation.py",
            "wire/test_wire_producer_batches.py", "storage/test_storage_append_run.py",
-           "client/test_client_fetch_buffer.py")  # fmt: skip
+           "client/test_client_fetch_buffer.py", "spark/test_spark_decoding.py")  # fmt: skip
 
 
 @pytest.mark.soak

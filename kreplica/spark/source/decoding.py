@@ -1,8 +1,10 @@
-"""Decodes record batches into Arrow columns: Python processes only the start of each record, numpy and Arrow the rest.
+"""Decodes record batches into Arrow columns.
 
-One buffer contains the records of many batches. The offsets of an Arrow array over the buffer delimit, in this order,
-each key, the bytes before the value, the value, and the bytes before the next key. ``take`` then copies the keys and
-values into columns. Malformed records raise the same errors as in ``kreplica.wire.records``.
+A kernel decodes valid batches (``kernels.decode_columns``). In the code that it replaces, Python processes only the
+start of each record, numpy and Arrow the rest: one buffer contains the records of many batches. The offsets of
+an Arrow array over the buffer delimit, in this order, each key, the bytes before the value, the value, and the bytes
+before the next key. ``take`` then copies the keys and values into columns. Malformed records raise the same errors as
+in ``kreplica.wire.records``.
 """
 
 from __future__ import annotations
@@ -16,8 +18,15 @@ import pyarrow as pa
 from kreplica.errors import ProtocolError
 from kreplica.spark.source.record_ends import Words, record_ends, words_of
 from kreplica.transfer.record_columns import HEADERS_TYPE
-from kreplica.wire.batches import HEADER_SIZE, LOG_APPEND_TIME_BIT, RECORD_SIZE_MIN, BatchHeader
-from kreplica.wire.compression import Codec
+from kreplica.wire import kernels
+from kreplica.wire.batches import (
+    CODEC_MASK,
+    HEADER_SIZE,
+    LENGTH_END,
+    LOG_APPEND_TIME_BIT,
+    RECORD_SIZE_MIN,
+    BatchHeader,
+)
 from kreplica.wire.records import (
     DECOMPRESSED_SIZE_MAX,
     INT64_END,
@@ -32,6 +41,7 @@ Numbers: TypeAlias = "np.ndarray[Any, np.dtype[np.int64]]"
 BUFFER_SIZE_MAX = (1 << 31) - 1
 """Maximum bytes of records decoded together, since Arrow's offsets have 32 bits."""
 
+_new_tuple = tuple.__new__
 _VARINT_SHIFT_MAX = 63
 _SHORT_SIZE_BITS = 2
 _SHORT_SIZE = (1 << _SHORT_SIZE_BITS) - 1
@@ -84,8 +94,10 @@ def open_section(header: BatchHeader, batch: memoryview, size_max: int = DECOMPR
 
     :raise ProtocolError: the batch is truncated, corrupt, or larger than ``size_max``.
     """
-    if header.codec == Codec.NONE and RECORD_SIZE_MIN * header.record_count <= header.size - HEADER_SIZE <= size_max:
-        return Section(header, batch[HEADER_SIZE : header.size])
+    # Indexes and tuple.__new__: a read of large records spends much of its time here.
+    size = header[1] + LENGTH_END
+    if not header[5] & CODEC_MASK and RECORD_SIZE_MIN * header[12] <= size - HEADER_SIZE <= size_max:
+        return _new_tuple(Section, (header, batch[HEADER_SIZE:size]))
     return Section(header, open_records(batch, header, size_max))
 
 
@@ -95,15 +107,41 @@ def decode(sections: Sequence[Section], *, with_headers: bool = False) -> Decode
     :param sections: batches with ascending offsets, at most ``BUFFER_SIZE_MAX`` bytes in total.
     :raise ProtocolError: a record is malformed.
     """
-    # Two bytes of padding allow a word to be read at every byte.
-    buffer = b"".join([*[section.records for section in sections], b"\x00\x00"])
     if not any(section.header.record_count for section in sections):
         return _empty(with_headers)
+    columns = None if kernels.decode_columns is None else kernels.decode_columns(list(sections))
+    if columns is not None:
+        return _from_kernel(columns, sections, with_headers)
+    # Two bytes of padding allow a word to be read at every byte.
+    buffer = b"".join([*[section.records for section in sections], b"\x00\x00"])
     try:
         return _decode(buffer, sections, with_headers)
     except (IndexError, ValueError):
         _raise_malformed(sections)
         raise
+
+
+def _from_kernel(columns: tuple[Any, ...], sections: Sequence[Section], with_headers: bool) -> DecodedRecords:
+    """Return the columns that the kernel placed in one buffer."""
+    data, count, size, keys_size, key_nulls, values_size, value_nulls, with_headers_count = columns
+    buffer, bits_size = pa.py_buffer(data), (count + 7) // 8
+    ends, ends_size = 16 * count, 4 * (count + 1)
+    bits = ends + 2 * ends_size
+    keys, values = bits + 2 * bits_size, bits + 2 * bits_size + size
+
+    def column(index: int, start: int, used: int, null_count: int) -> pa.Array:
+        validity = buffer.slice(bits + index * bits_size, bits_size) if null_count else None
+        buffers = [validity, buffer.slice(ends + index * ends_size, ends_size), buffer.slice(start, used)]
+        return pa.BinaryArray.from_buffers(pa.binary(), count, buffers, null_count)
+
+    return DecodedRecords(
+        np.frombuffer(data, np.int64, count),
+        np.frombuffer(data, np.int64, count, 8 * count),
+        _timestamp_types(sections, count),
+        column(0, keys, keys_size, key_nulls),
+        column(1, values, values_size, value_nulls),
+        _headers(sections, count, has_none=not with_headers_count) if with_headers else None,
+    )
 
 
 def _decode(buffer: bytes, sections: Sequence[Section], with_headers: bool) -> DecodedRecords:
@@ -134,11 +172,12 @@ def _decode(buffer: bytes, sections: Sequence[Section], with_headers: bool) -> D
         raise ValueError("the fields of a record exceed its length")
     offsets = np.repeat([section.header.base_offset for section in sections], counts) + offset_delta
     _check_offsets(offset_delta, sections, counts)
-    timestamps, types = _times(time_delta, sections, counts)
+    timestamps = _times(time_delta, sections, counts)
+    types = _timestamp_types(sections, len(offsets))
     array = _pieces(buffer, (key_start, key_end, value_start, value_end))
     keys = _gather(array, 0, key_size)
     values = _gather(array, 2, value_size)
-    headers = _headers(sections, has_no_headers) if with_headers else None
+    headers = _headers(sections, len(offsets), has_none=bool(has_no_headers.all())) if with_headers else None
     return DecodedRecords(offsets, timestamps, types, keys, values, headers)
 
 
@@ -213,8 +252,8 @@ def _check_offsets(deltas: Numbers, sections: Sequence[Section], counts: list[in
         raise ValueError("offsets do not ascend")
 
 
-def _times(deltas: Numbers, sections: Sequence[Section], counts: list[int]) -> tuple[Numbers, Numbers]:
-    """Return the timestamps of all records, and their types."""
+def _times(deltas: Numbers, sections: Sequence[Section], counts: list[int]) -> Numbers:
+    """Return the timestamps of all records."""
     is_append_time = [bool(section.header.attributes & LOG_APPEND_TIME_BIT) for section in sections]
     if all(is_append_time):
         times = np.repeat([section.header.max_timestamp for section in sections], counts)
@@ -226,7 +265,15 @@ def _times(deltas: Numbers, sections: Sequence[Section], counts: list[int]) -> t
         if any(is_append_time):
             own = np.repeat([section.header.max_timestamp for section in sections], counts)
             times = np.where(np.repeat(is_append_time, counts), own, times)
-    return times, np.repeat(np.array(is_append_time, dtype=np.int32), counts)
+    return times
+
+
+def _timestamp_types(sections: Sequence[Section], count: int) -> Numbers:
+    """Return the timestamp types of all records."""
+    types = [(section.header[5] & LOG_APPEND_TIME_BIT) >> 3 for section in sections]
+    if types.count(types[0]) == len(types):
+        return np.full(count, types[0], dtype=np.int32)
+    return np.repeat(np.array(types, dtype=np.int32), [section.header.record_count for section in sections])
 
 
 def _pieces(buffer: bytes, cuts: Sequence[Numbers]) -> pa.Array:
@@ -251,9 +298,9 @@ def _gather(pieces: pa.Array, first: int, sizes: Numbers) -> pa.Array:
     return pieces.take(pa.array(indices, mask=is_null if is_null.any() else None))
 
 
-def _headers(sections: Sequence[Section], has_no_headers: np.ndarray[Any, np.dtype[np.bool_]]) -> pa.Array:
-    if has_no_headers.all():
-        return pa.nulls(len(has_no_headers), HEADERS_TYPE)
+def _headers(sections: Sequence[Section], count: int, *, has_none: bool) -> pa.Array:
+    if has_none:
+        return pa.nulls(count, HEADERS_TYPE)
     rows: list[list[dict[str, Any]] | None] = []
     for headers in _each_headers(sections):
         rows.append([{"key": _text(name), "value": value} for name, value in headers] if headers else None)

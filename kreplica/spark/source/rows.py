@@ -39,7 +39,8 @@ SPARK_TYPES: Mapping[str, DataType] = {
 }
 
 
-def arrow_schema(columns: Sequence[str]) -> pa.Schema:
+@lru_cache(maxsize=8)
+def arrow_schema(columns: tuple[str, ...]) -> pa.Schema:
     """Return the Arrow schema of the batches that ``arrow_rows`` creates."""
     return pa.schema([(name, ARROW_TYPES[name]) for name in columns])
 
@@ -49,7 +50,7 @@ def spark_schema(columns: Sequence[str]) -> StructType:
     return StructType([StructField(name, SPARK_TYPES[name]) for name in columns])
 
 
-def arrow_rows(partition: TopicPartition, records: DecodedRecords, columns: Sequence[str]) -> pa.RecordBatch:
+def arrow_rows(partition: TopicPartition, records: DecodedRecords, columns: tuple[str, ...]) -> pa.RecordBatch:
     """Convert records of one partition to rows."""
     return pa.RecordBatch.from_arrays(
         [_COLUMNS[name](partition, records) for name in columns], schema=arrow_schema(columns)
@@ -71,7 +72,7 @@ def _timestamps(_: TopicPartition, records: DecodedRecords) -> pa.Array:
 
 
 def _types(_: TopicPartition, records: DecodedRecords) -> pa.Array:
-    return pa.array(records.timestamp_types.astype(np.int32))
+    return pa.array(records.timestamp_types.astype(np.int32, copy=False))
 
 
 _COLUMNS: Mapping[str, Callable[[TopicPartition, DecodedRecords], pa.Array]] = {
