@@ -18,6 +18,7 @@ from kreplica.spark.source.batch_read import BatchReader
 from kreplica.spark.source.options import source_columns, source_options
 from kreplica.spark.source.rows import spark_schema
 from kreplica.spark.source.stream_read import StreamReader
+from kreplica.spark.worker_processes import exempt_from_collection
 
 
 class KreplicaDataSource(DataSource):
@@ -34,6 +35,7 @@ class KreplicaDataSource(DataSource):
 
     def schema(self) -> StructType:
         """Schema of the columns that the options select."""
+        exempt_from_collection()
         return spark_schema(source_columns(self._given_options()))
 
     def reader(self, schema: StructType) -> DataSourceReader:
@@ -41,6 +43,7 @@ class KreplicaDataSource(DataSource):
 
         :raise ValueError: an option is invalid, or the user specified a different schema.
         """
+        exempt_from_collection()
         options = source_options(self._given_options(), is_streaming=False)
         self._check_schema(schema)
         return BatchReader(options)
@@ -50,6 +53,7 @@ class KreplicaDataSource(DataSource):
 
         :raise ValueError: an option is invalid, or the user specified a different schema.
         """
+        exempt_from_collection()
         options = source_options(self._given_options(), is_streaming=True)
         self._check_schema(schema)
         return StreamReader(options)
@@ -83,6 +87,7 @@ class KreplicaDataSource(DataSource):
         return StreamWriter(options) if options.exactly_once is ExactlyOnce.OFF else ExactlyOnceWriter(options)
 
     def _sink_options(self, schema: StructType) -> SinkOptions:
+        exempt_from_collection()
         options = sink_options(self._given_options())
         check_columns(schema, options.topic)
         return options

@@ -17,6 +17,7 @@ from kreplica.spark.sink.options import SinkOptions
 from kreplica.spark.sink.task_transactions import PreparedTask, prepare_rows
 from kreplica.spark.sink.task_writing import WrittenRows, write_rows
 from kreplica.spark.sink.write_decision import Task
+from kreplica.spark.worker_processes import exempt_from_collection
 
 log = logging.getLogger(__name__)
 
@@ -37,6 +38,7 @@ class BatchWriter(DataSourceArrowWriter):
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Write the rows of one task."""
+        exempt_from_collection()
         return write_rows(iterator, self._options)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
@@ -56,6 +58,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Write the rows of one task."""
+        exempt_from_collection()
         return write_rows(iterator, self._options)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
@@ -80,6 +83,7 @@ class ExactlyOnceBatchWriter(DataSourceArrowWriter):
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Write the rows of one task in an open transaction."""
+        exempt_from_collection()
         return prepare_rows(iterator, self._options, self._task())
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
@@ -118,6 +122,7 @@ class ExactlyOnceWriter(DataSourceStreamArrowWriter):
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Write the rows of one task in an open transaction."""
+        exempt_from_collection()
         return prepare_rows(iterator, self._options, self._task())
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:

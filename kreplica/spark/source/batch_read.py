@@ -12,6 +12,7 @@ from kreplica.spark.source.options import SourceOptions
 from kreplica.spark.source.range_reading import DataLoss, log, read_range, worker_cluster
 from kreplica.spark.source.ranges import OffsetRange, split
 from kreplica.spark.source.segment_reading import SegmentLookup, read_segments
+from kreplica.spark.worker_processes import exempt_from_collection
 
 
 class RangePartition(InputPartition):
@@ -54,6 +55,7 @@ class BatchReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Read the rows of one task."""
+        exempt_from_collection()
         if isinstance(partition, RangePartition):  # Spark creates an empty task if the plan has none
             read = read_segments if self._options.log_dirs else read_range
             yield from read(partition.value, self._options)

@@ -20,6 +20,7 @@ from kreplica.spark.source.options import SourceOptions
 from kreplica.spark.source.positions import as_json, from_json
 from kreplica.spark.source.range_reading import close_clusters, read_range, report_loss, worker_cluster
 from kreplica.spark.source.ranges import OffsetRange, limit_ends, split
+from kreplica.spark.worker_processes import exempt_from_collection
 
 IDLE_S_MAX = 0.2
 """Time that the source waits for new records before it reports none; otherwise Spark would poll every 10 ms."""
@@ -152,6 +153,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Read the rows of one task."""
+        exempt_from_collection()
         if isinstance(partition, RangePartition):  # Spark creates an empty task if the plan has none
             yield from read_range(partition.value, self._options)
 
