@@ -26,7 +26,7 @@ from kreplica.wire.batches import BatchHeader
 
 log = logging.getLogger(__name__)
 
-CHUNK_SIZE = 2 << 20
+CHUNK_SIZE = 1 << 20
 """Approximate bytes of decompressed records per Arrow batch. Small enough to fit in a core's cache, and for the C
 library to keep freed memory; otherwise the kernel would have to map it again page by page.
 """
