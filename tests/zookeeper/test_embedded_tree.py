@@ -10,7 +10,14 @@ from hypothesis import strategies as st
 
 from kreplica.zookeeper.embedded.quota import size_of
 from kreplica.zookeeper.embedded.tree import Tree
-from kreplica.zookeeper.embedded.znode import CONTAINER_OWNER, TTL_OWNER_BASE, Znode, is_expired, is_valid_path
+from kreplica.zookeeper.embedded.znode import (
+    CONTAINER_OWNER,
+    TTL_OWNER_BASE,
+    Znode,
+    ZnodeRow,
+    is_expired,
+    is_valid_path,
+)
 from kreplica.zookeeper.errors import (
     BadArguments,
     BadVersion,
@@ -66,6 +73,64 @@ def test_stat_fields_change_with_their_operations() -> None:
     tree.delete("/a/b", 0, (), 8)
     assert tree.nodes["/a"].stat() == Stat(5, 7, 500, 700, 1, 2, 1, 0, 5, 0, 8)
     assert tree.ephemerals == {}
+
+
+def test_children_are_listed_in_order_of_creation() -> None:
+    """The order is the same for any number of children, also after deletions and after a failed multi."""
+    tree = Tree()
+    create(tree, "/a")
+    assert tree.nodes["/a"].children is None
+    listed = []
+    for path in ("/a/c", "/a/b", "/a/d"):
+        create(tree, path)
+        listed.append(list(tree.nodes["/a"].children or ()))
+    assert listed == [["c"], ["c", "b"], ["c", "b", "d"]]
+    for path in ("/a/c", "/a/d", "/a/b"):
+        tree.delete(path, -1, (), 2)
+        listed.append(list(tree.nodes["/a"].children or ()))
+    assert listed[3:] == [["b", "d"], ["b"], []]
+    create(tree, "/a/e")
+    tree.begin()
+    tree.delete("/a/e", -1, (), 3)
+    create(tree, "/a/f")
+    tree.roll_back()
+    assert list(tree.nodes["/a"].children or ()) == ["e"]
+
+
+def test_only_children_with_the_same_name_are_independent() -> None:
+    """Znodes of different partitions share the name of their only child until one of them changes."""
+    tree = Tree()
+    for path in ("/a", "/a/state", "/b", "/b/state"):
+        create(tree, path)
+    assert tree.nodes["/a"].children is tree.nodes["/b"].children
+    create(tree, "/a/more")
+    tree.delete("/a/state", -1, (), 2)
+    assert [list(tree.nodes[path].children or ()) for path in ("/a", "/b")] == [["more"], ["state"]]
+
+
+def test_znodes_share_equal_values() -> None:
+    """The states of many partitions are equal; large data is not kept for sharing."""
+    tree = Tree()
+    for path in ("/a", "/b"):
+        create(tree, path, bytes(100), zxid=2**40 + len(path), time_ms=2**41 + len(path))
+        create(tree, f"{path}/large", bytes(1000))
+    tree.set_data("/a", bytes(50), -1, (), 7, 7)
+    tree.set_data("/b", bytes(50), -1, (), 7, 7)
+    assert tree.nodes["/a"].data is tree.nodes["/b"].data
+    assert tree.nodes["/a/large"].data is not tree.nodes["/b/large"].data
+    rows = [ZnodeRow(*(int(str(each)) if type(each) is int else each for each in node.row())) for node in nodes(tree)]
+    restored = Tree()
+    restored.restore(rows)
+    assert state(restored) == state(tree)
+    a, b = restored.nodes["/a"], restored.nodes["/b"]
+    assert a.data is b.data
+    assert a.czxid is b.czxid
+    assert a.ctime_ms is b.ctime_ms
+
+
+def nodes(tree: Tree) -> list[Znode]:
+    """Return all znodes, in order of their paths."""
+    return [node for _, node in sorted(tree.nodes.items())]
 
 
 def test_sequence_numbers_are_never_reused() -> None:

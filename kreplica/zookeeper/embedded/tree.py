@@ -35,6 +35,11 @@ from kreplica.zookeeper.errors import (
 )
 from kreplica.zookeeper.records import OPEN_ACL, Acl, Permission
 
+_SHARED_VALUES_MAX = 1_000
+"""Maximum number of recent values that znodes share: many znodes have equal data, times and zxids."""
+
+_SHARED_DATA_BYTES_MAX = 200
+
 
 class Tree:
     """All znodes by path.
@@ -53,6 +58,7 @@ class Tree:
         self.expendable: dict[str, None] = {}
         self.changed: set[str] = set()
         self.acls = AclPool()
+        self._shared_data: dict[bytes, bytes] = {}
         self._undo: list[tuple[Callable[..., None], tuple[Any, ...]]] | None = None
         self._create_roots()
 
@@ -123,14 +129,12 @@ class Tree:
             raise BadArguments(path)
         if parent.owner > 0:
             raise NoChildrenForEphemerals(path)
-        node = Znode(path, data, acl, owner, zxid, time_ms)
+        node = Znode(path, self._shared(data), acl, owner, zxid, time_ms)
         if self._undo is not None:
             self._undo.append((self._undo_create, (node, parent, parent.pzxid)))
         self.nodes[path] = node
         self.quota.add(node)
-        if parent.children is None:
-            parent.children = {}
-        parent.children[name] = None
+        parent.add_child(name)
         parent.creates = int32(parent.creates + 1)
         parent.pzxid = zxid
         if owner:
@@ -187,7 +191,7 @@ class Tree:
         if self._undo is not None:
             self._undo.append((self._undo_set_data, (node, node.data, node.version, node.mzxid, node.mtime_ms)))
         self.quota.held_bytes += data_size(data) - data_size(node.data)
-        node.data = data
+        node.data = self._shared(data)
         node.version = int32(node.version + 1)
         node.mzxid = zxid
         node.mtime_ms = time_ms
@@ -250,6 +254,15 @@ class Tree:
         self.quota.held_bytes += data_size(data) - data_size(node.data)
         node.data, node.version, node.mzxid, node.mtime_ms = data, version, mzxid, mtime_ms
 
+    def _shared(self, data: bytes | None) -> bytes | None:
+        """Return an equal object in use for small data: the states of many partitions are equal."""
+        if data is None or len(data) > _SHARED_DATA_BYTES_MAX:
+            return data
+        shared = self._shared_data
+        if len(shared) > _SHARED_VALUES_MAX:
+            shared.clear()
+        return shared.setdefault(data, data)
+
     # --- indexes ---
 
     def restore(self, rows: Iterable[ZnodeRow]) -> None:
@@ -258,9 +271,14 @@ class Tree:
         :raise KeyError: if a parent is missing, which means that the store is corrupt.
         """
         restored = []
+        shared: dict[int, int] = {}
+        share = shared.setdefault
         for path, data, acl, czxid, mzxid, pzxid, ctime_ms, mtime_ms, version, creates, acl_version, owner in rows:
-            node = Znode(path, data, OPEN_ACL if acl is None else self.acls.share(acl), owner, czxid, ctime_ms)
-            node.mzxid, node.pzxid, node.mtime_ms = mzxid, pzxid, mtime_ms
+            if len(shared) > _SHARED_VALUES_MAX:
+                shared.clear()
+            acl = OPEN_ACL if acl is None else self.acls.share(acl)
+            node = Znode(path, self._shared(data), acl, owner, share(czxid, czxid), share(ctime_ms, ctime_ms))
+            node.mzxid, node.pzxid, node.mtime_ms = share(mzxid, mzxid), share(pzxid, pzxid), share(mtime_ms, mtime_ms)
             node.version, node.creates, node.acl_version = version, creates, acl_version
             known = self.nodes.get(path)
             if known is not None:
@@ -272,10 +290,7 @@ class Tree:
         restored.sort(key=lambda node: node.czxid)
         for node in restored:
             if node.path != ROOT:
-                parent = self.nodes[parent_of(node.path)]
-                if parent.children is None:
-                    parent.children = {}
-                parent.children[node.path[node.path.rfind("/") + 1 :]] = None
+                self.nodes[parent_of(node.path)].add_child(node.path[node.path.rfind("/") + 1 :])
             if node.owner:
                 self._index_owner(node)
 
@@ -284,9 +299,7 @@ class Tree:
         self.quota.add(node)
         if node.path != ROOT:
             parent = self.nodes[parent_of(node.path)]
-            if parent.children is None:
-                parent.children = {}
-            parent.children[node.path[node.path.rfind("/") + 1 :]] = None
+            parent.add_child(node.path[node.path.rfind("/") + 1 :])
             parent.creates = int32(parent.creates + 1)
         if node.owner:
             self._index_owner(node)
@@ -301,9 +314,7 @@ class Tree:
         path = node.path
         del self.nodes[path]
         self.quota.remove(node)
-        parent = self.nodes[parent_of(path)]
-        if parent.children is not None:
-            del parent.children[path[path.rfind("/") + 1 :]]
+        self.nodes[parent_of(path)].remove_child(path[path.rfind("/") + 1 :])
         if node.owner > 0:
             own = self.ephemerals[node.owner]
             del own[path]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
+from functools import lru_cache
 from typing import NamedTuple
 
 from kreplica.zookeeper.errors import BadArguments, NoNode
@@ -47,7 +49,8 @@ class Znode:
     """One znode.
 
     :ivar creates: number of children ever created; also the next sequence number.
-    :ivar children: names of the children in order of creation; None if no child was ever created.
+    :ivar children: names of the children in order of creation: a tuple for one child, else a dictionary; None if no
+        child was ever created.
     """
 
     __slots__ = (
@@ -76,7 +79,25 @@ class Znode:
         self.czxid = self.mzxid = self.pzxid = zxid
         self.ctime_ms = self.mtime_ms = time_ms
         self.version = self.creates = self.acl_version = 0
-        self.children: dict[str, None] | None = None
+        self.children: Collection[str] | None = None
+
+    def add_child(self, name: str) -> None:
+        """Add the name of a child; does nothing if it is known."""
+        children = self.children
+        if not children:
+            self.children = _only_child(name)
+        elif isinstance(children, dict):
+            children[name] = None
+        elif name not in children:
+            self.children = dict.fromkeys((*children, name))
+
+    def remove_child(self, name: str) -> None:
+        """Remove the name of a child."""
+        children = self.children
+        if isinstance(children, dict):
+            del children[name]
+        else:
+            self.children = ()
 
     def _stat_fields(self) -> tuple[int, ...]:
         data, children = self.data, self.children
@@ -119,6 +140,12 @@ class Znode:
             self.acl_version,
             self.owner,
         )
+
+
+@lru_cache(maxsize=16)
+def _only_child(name: str) -> tuple[str]:
+    """Return a tuple, shared by the znodes of all partitions, each of which has the child ``state``."""
+    return (name,)
 
 
 def parent_of(path: str) -> str:
