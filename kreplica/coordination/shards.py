@@ -223,7 +223,7 @@ class _CommitWaiter:
         self._partition = partition
         self._offset = offset
         self.reached: Deferred[None] = Deferred(lambda _: self._leave())
-        partition.watchers[self] = None
+        partition.add_watcher(self)
         self.changed(())
 
     def changed(self, partitions: object) -> None:

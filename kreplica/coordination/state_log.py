@@ -208,7 +208,7 @@ class StateLog:
             return False
         deadline_s = self._runtime.reactor.seconds() + self._config.timeout_s
         self._written.append(_WrittenBatch(appends, result.last_offset + 1, deadline_s))
-        self._partition.watchers[self] = None
+        self._partition.add_watcher(self)
         return True
 
     def _reject(self, appends: list[PendingAppend], code: ErrorCode) -> None:

@@ -17,6 +17,7 @@ from kreplica.replication.leadership import NO_LEADERSHIP, Leadership
 from kreplica.replication.purgatory import Watcher
 from kreplica.replication.role import FollowerRole, OfflineRole, Role, StoppedRole
 from kreplica.runtime.disk import Buffer
+from kreplica.runtime.empty_dict import EMPTY_DICT
 from kreplica.storage.formats.batch_scanning import header_at
 from kreplica.storage.log.appending import append_as_follower
 from kreplica.storage.log.checks import read_error
@@ -80,7 +81,7 @@ class Partition:
         self.role: Role = StoppedRole(self)
         self.role_changed = role_changed
         self.leadership = NO_LEADERSHIP
-        self.watchers: dict[Watcher, None] = {}
+        self.watchers: dict[Watcher, None] = EMPTY_DICT
         self.min_insync_replicas = min_insync_replicas
         self.bytes_out = 0
         self.leadership_generation = 0
@@ -90,6 +91,11 @@ class Partition:
 
     def __repr__(self) -> str:
         return f"<Partition {self.topic_partition} {self.role.name} epoch {self.leadership.leader_epoch}>"
+
+    def add_watcher(self, watcher: Watcher) -> None:
+        if not self.watchers:
+            self.watchers = {}
+        self.watchers[watcher] = None
 
     # --- roles -------------------------------------------------------------------------------------------------------
 
@@ -131,7 +137,7 @@ class Partition:
         former, self.role = self.leader_state, role
         if former is not None:
             self._last_proposed = former.proposed
-            self.log.producers.verifications.clear()
+            self.log.producers.clear_verifications()
             self.leadership_generation += 1
         self._context.purgatory.mark(self)
         self._notify_role_changed()

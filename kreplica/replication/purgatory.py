@@ -22,13 +22,15 @@ _by_partition = attrgetter("topic_partition")
 
 
 class Watched(Protocol):
-    """A partition whose changes complete delayed operations."""
+    """A partition whose changes complete delayed operations.
+
+    :ivar watchers: ``EMPTY_DICT`` until there are some.
+    """
+
+    watchers: dict[Watcher, None]
 
     @property
     def topic_partition(self) -> TopicPartition: ...
-
-    @property
-    def watchers(self) -> dict[Watcher, None]: ...
 
 
 class Watcher(Protocol):
@@ -64,6 +66,8 @@ class DelayedOperation:
         self._expire = expire
         self._timer: IDelayedCall | None = reactor.callLater(max(timeout_s, 0), self._expired)
         for partition in self._partitions:
+            if not partition.watchers:
+                partition.watchers = {}
             partition.watchers[self] = None
 
     def changed(self, partitions: set[Any]) -> None:

@@ -70,7 +70,9 @@ class Replicas:
             opened = self._directories.create(key, leadership.topic_id, settings.log)
         key = opened.topic_partition  # one object for the log and the partition
         opened.config = settings.log
-        self.rejected_without_log.move_to(opened.producers.rejections, key)
+        rejections = self.rejected_without_log.pop(key)
+        if rejections is not None:
+            opened.producers.rejections.add_missing(rejections)
         partition = Partition(
             key,
             self._directories.topic_id(key) or leadership.topic_id,

@@ -349,7 +349,7 @@ def test_followers_are_notified_of_records_that_cannot_be_committed_yet() -> Non
         def changed(self, partitions: set[Partition]) -> None:
             notified.append(partitions)
 
-    partition.watchers[Fetch()] = None
+    partition.add_watcher(Fetch())
     append(partition, acks_all=False)
     leading.end_turn()
     assert (partition.high_watermark, notified) == (0, [{partition}])

@@ -196,7 +196,7 @@ def test_failure_of_another_request() -> None:
             raise RuntimeError("a mistake in a handler")
 
     failing = Failing()
-    producing.led.watchers[failing] = None
+    producing.led.add_watcher(failing)
     with capturedLogs() as logged:
         sent = producing.send()
         producing.all_fetch()

@@ -16,8 +16,8 @@ def latest_entry(epochs: LeaderEpochs) -> int:
 def test_latest_epoch_is_that_of_the_last_entry(tmp_path) -> None:
     """The operations are assignment, truncation at either end, clearing, writing and reading."""
     chance = random.Random(1)
-    path = str(tmp_path / "leader-epoch-checkpoint")
-    epochs = LeaderEpochs.empty(path, OsDisk())
+    directory = str(tmp_path)
+    epochs = LeaderEpochs(directory, OsDisk())
     assert epochs.latest == NO_EPOCH
     seen = set()
     for _ in range(2000):
@@ -26,7 +26,7 @@ def test_latest_epoch_is_that_of_the_last_entry(tmp_path) -> None:
             epochs.assign(chance.randrange(-1, epochs.latest + 3), chance.randrange(100))
         elif act == "load":
             epochs.write()
-            epochs = LeaderEpochs.load(path, OsDisk())
+            epochs = LeaderEpochs.load(directory, OsDisk())
         elif act == "clear":
             epochs.clear()
         else:

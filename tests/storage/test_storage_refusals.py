@@ -213,7 +213,7 @@ def test_refusals_before_the_log_is_open():
     codes = []
     for partition in range(3):
         rejections = Rejections()
-        without_log.move_to(rejections, TopicPartition("t", partition))
+        rejections.add_missing(without_log.pop(TopicPartition("t", partition)) or Rejections())
         codes.append(rejections.code_for(behind, None))
     assert codes == [None, FULL, FULL]
 

@@ -122,7 +122,7 @@ def test_time_index_never_skips_a_record(stamps, asked, cut):
 class TestLeaderEpochs:
     @pytest.fixture
     def epochs(self, tmp_path):
-        epochs = LeaderEpochs.empty(str(tmp_path / "e"), DISK)
+        epochs = LeaderEpochs(str(tmp_path), DISK)
         for epoch, start in ((2, 10), (3, 20), (6, 30)):
             epochs.assign(epoch, start)
         return epochs
@@ -147,7 +147,7 @@ class TestLeaderEpochs:
         epochs.truncate_start(15)
         assert epochs.entries == ((2, 15),)
         epochs.write()
-        assert LeaderEpochs.load(str(tmp_path / "e"), DISK).entries == ((2, 15),)
+        assert LeaderEpochs.load(str(tmp_path), DISK).entries == ((2, 15),)
         epochs.truncate_start(99)
         assert epochs.entries == ((2, 99),)
         epochs.clear()
@@ -170,6 +170,15 @@ class TestCheckpoints:
         write_offsets(DISK, path, offsets)
         assert read_offsets(DISK, path) == offsets
         assert (tmp_path / "c").read_text() == "0\n2\na.b-c 0 5\nx 12 1099511627776\n"
+
+    def test_known_keys_are_used(self, tmp_path):
+        """The checkpoints of a directory share the keys of its logs."""
+        path = str(tmp_path / "c")
+        key, other = TopicPartition("a", 1), TopicPartition("b", 1)
+        write_offsets(DISK, path, {TopicPartition("a", 1): 5, other: 6})
+        read = read_offsets(DISK, path, {key: key})
+        assert read == {key: 5, other: 6}
+        assert next(iter(read)) is key
 
     @pytest.mark.parametrize("text", ["", "1\n0\n", "0\n", "0\n2\na 0 1\n", "0\n1\na 0\n", "0\n1\na 0 x\n", "0\nx\n"])
     def test_damaged_checkpoint_is_an_error(self, tmp_path, text):

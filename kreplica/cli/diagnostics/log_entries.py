@@ -13,7 +13,7 @@ from kreplica.errors import KafkaError, ProtocolError, StorageError
 from kreplica.runtime.disk import Disk
 from kreplica.storage.formats.checkpoints import PARTITION_METADATA, encode_uuid, parse_checkpoint, read_topic_id
 from kreplica.storage.formats.leader_epochs import FILE_NAME as LEADER_EPOCHS
-from kreplica.storage.formats.leader_epochs import LeaderEpochs
+from kreplica.storage.formats.leader_epochs import read_epochs
 from kreplica.storage.inspection.files import (
     EntryFile,
     aborted_entries,
@@ -178,7 +178,7 @@ def _small_file(disk: Disk, path: str, name: str) -> Iterator[Entry]:
                 recent = [batch._asdict() for batch in producer.batches]
                 yield {"entry": "producer", **asdict(producer), "batches": recent}
         elif name == LEADER_EPOCHS:
-            for epoch in LeaderEpochs.load(path, disk).entries:
+            for epoch in read_epochs(path, disk):
                 yield {"entry": "epoch", **epoch._asdict()}
         elif name in CHECKPOINTS:
             for topic, partition, offset in parse_checkpoint(path, disk.read_file(path), fields=3):

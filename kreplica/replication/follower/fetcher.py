@@ -180,7 +180,7 @@ class Fetcher:
             else:
                 # The next fetch acknowledges all records before its offset.
                 self._session.leave_out(state.key)
-                state.partition.watchers[self] = None
+                state.partition.add_watcher(self)
         elif step is NextStep.LATER:
             self._fetch_later(state, self._config.backoff_s(state.failures))
 

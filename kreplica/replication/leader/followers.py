@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from kreplica.model import NO_BROKER_EPOCH
 from kreplica.replication.leadership import Leadership
 from kreplica.replication.role import UNKNOWN_OFFSET
+from kreplica.runtime.empty_dict import EMPTY_DICT
 
 
 class Progress:
@@ -66,11 +67,13 @@ class Progress:
 
 def followers_in_epoch(
     earlier: Mapping[int, Progress], leadership: Leadership, own_id: int, now_s: float
-) -> dict[int, Progress]:
+) -> Mapping[int, Progress]:
     """Return the followers at the start of a leader epoch, or after a change of the replicas within it.
 
     :param earlier: earlier progress; used only if it was collected in the same epoch.
     """
+    if leadership.replicas == (own_id,):
+        return EMPTY_DICT
     followers = {}
     for replica in leadership.replicas:
         if replica != own_id:

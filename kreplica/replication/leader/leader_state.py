@@ -98,7 +98,7 @@ class LeaderState(Role):
         isr = self.partition.leadership.isr
         if self.proposed is not None:
             isr = isr_membership.union(isr, self.proposed.isr)
-        self._counted = [followers[replica] for replica in isr if replica in followers]
+        self._counted = tuple([followers[replica] for replica in isr if replica in followers])
 
     # --- appends -----------------------------------------------------------------------------------------------------
 

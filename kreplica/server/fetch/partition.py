@@ -99,6 +99,8 @@ class Watch:
             self.remove(fetch_partition)
         fetch_partition.watched = partition
         self._fetch_partitions.setdefault(partition, []).append(fetch_partition)
+        if not partition.watchers:
+            partition.watchers = {}
         partition.watchers[self] = None
 
     def remove(self, fetch_partition: FetchPartition) -> None:

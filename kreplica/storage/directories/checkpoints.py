@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from twisted.internet.interfaces import IDelayedCall
 
@@ -56,15 +56,19 @@ class Checkpoints:
         self._recovery_points_found: dict[TopicPartition, int] = {}
         self.when_idle = self._writes.when_idle
 
-    def load(self) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
-        """Read all checkpoints, and return the recovery points and log start offsets."""
-        self._recovery_points_found = self._offsets.read(RECOVERY_POINTS)
-        self.high_watermarks = self._offsets.read(HIGH_WATERMARKS)
-        self.cleaner_offsets = self._offsets.read(CLEANER_OFFSETS)
-        return self._recovery_points_found, self._offsets.read(LOG_START_OFFSETS)
+    def load(self, found: Iterable[TopicPartition]) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
+        """Read all checkpoints, and return the recovery points and log start offsets.
+
+        :param found: keys of the directory's logs, which all checkpoints share.
+        """
+        known = {key: key for key in found}
+        self._recovery_points_found = self._offsets.read(RECOVERY_POINTS, known)
+        self.high_watermarks = self._offsets.read(HIGH_WATERMARKS, known)
+        self.cleaner_offsets = self._offsets.read(CLEANER_OFFSETS, known)
+        return self._recovery_points_found, self._offsets.read(LOG_START_OFFSETS, known)
 
     def limit_high_watermarks(self) -> None:
-        """Limit the high watermarks to the recovery points found at startup.
+        """Limit the high watermarks to the recovery points found at startup; call it before ``start``.
 
         A power loss may undo a truncation and the appends after it; the truncated records were never committed.
         """
@@ -73,6 +77,7 @@ class Checkpoints:
 
     def start(self) -> None:
         """Start writing; call it after the results of recovery have been reported."""
+        self._recovery_points_found = {}
         if self._overstated:
             self.request()
 

@@ -62,7 +62,7 @@ class ClosedLog(NamedTuple):
     epochs: Sequence[Sequence[int]]
 
 
-def describe(log: Log, topic_id: UUID) -> ClosedLog | None:
+def describe(log: Log) -> ClosedLog | None:
     """Return the state of a log that was just closed; may run in any thread.
 
     :return: None if the state can be determined only by opening the files: aborted transactions, damage, unknown
@@ -77,7 +77,7 @@ def describe(log: Log, topic_id: UUID) -> ClosedLog | None:
     snapshot = f"{end_offset:020d}{SNAPSHOT_SUFFIX}"
     if (
         not _has_only_files_of(segments, names - {snapshot, LEADER_EPOCHS_FILE, PARTITION_METADATA})
-        or (topic_id != ZERO_UUID) != (PARTITION_METADATA in names)
+        or (log.topic_id != ZERO_UUID) != (PARTITION_METADATA in names)
         or (len(producers) and snapshot not in names)
         or producers.replicated_after_gap is not None
         or (segments.size_bytes and log.leader_epochs.epoch_of(end_offset - 1) == NO_EPOCH)
@@ -85,7 +85,7 @@ def describe(log: Log, topic_id: UUID) -> ClosedLog | None:
         return None
     active = segments.active
     return ClosedLog(
-        topic_id,
+        log.topic_id,
         log.log_start_offset,
         end_offset,
         disk.status(log.path).modified_ns,
@@ -146,7 +146,7 @@ def reopen(
     timestamp_ms, offset = closed.largest
     segments[-1].resume(active_size, (timestamp_ms, offset))
     entries = [EpochEntry(epoch, start_offset) for epoch, start_offset in closed.epochs]
-    epochs = LeaderEpochs(f"{path}/{LEADER_EPOCHS_FILE}", disk, entries)
+    epochs = LeaderEpochs(path, disk, entries)
     epochs.truncate_to(closed.log_end_offset)  # like ``Loading``: an epoch without a batch does not survive its process
     return Opened(
         Segments(path, disk, open_segments, segments),

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
-from uuid import UUID
 
 from twisted.internet.defer import Deferred, DeferredList
 from twisted.logger import Logger
 
-from kreplica.model import ZERO_UUID, TopicPartition
+from kreplica.model import TopicPartition
 from kreplica.runtime.disk import Disk, is_temporary
 from kreplica.runtime.offload import Offload
 from kreplica.storage.directories.closed_logs import ClosedLog, describe, write_closed_logs
@@ -22,16 +21,14 @@ _AT_ONCE_MAX = 50
 _log = Logger()
 
 
-async def close_on_threads(
-    offload: Offload, logs: Sequence[Log], topic_ids: Mapping[TopicPartition, UUID]
-) -> dict[TopicPartition, ClosedLog]:
+async def close_on_threads(offload: Offload, logs: Sequence[Log]) -> dict[TopicPartition, ClosedLog]:
     """Close logs in several threads, so that the device can combine their syncs.
 
     :return: the states of the logs that the next start may use without opening files.
     :raise OSError: the device failed.
     """
     batches = [logs[first : first + _AT_ONCE_MAX] for first in range(0, len(logs), _AT_ONCE_MAX)]
-    closings: list[Deferred[Any]] = [offload.run(_close_all, batch, topic_ids) for batch in batches]
+    closings: list[Deferred[Any]] = [offload.run(_close_all, batch) for batch in batches]
     closed_logs: dict[TopicPartition, ClosedLog] = {}
     for is_closed, result in await DeferredList(closings, consumeErrors=True):
         if not is_closed:
@@ -40,11 +37,11 @@ async def close_on_threads(
     return closed_logs
 
 
-def _close_all(logs: Iterable[Log], topic_ids: Mapping[TopicPartition, UUID]) -> dict[TopicPartition, ClosedLog]:
+def _close_all(logs: Iterable[Log]) -> dict[TopicPartition, ClosedLog]:
     described = {}
     for log in logs:
         log.close()
-        closed = describe(log, topic_ids.get(log.topic_partition, ZERO_UUID))
+        closed = describe(log)
         if closed is not None:
             described[log.topic_partition] = closed
     return described

@@ -69,10 +69,13 @@ class OffsetCheckpoints:
         self._possible_offsets: dict[str, Mapping[TopicPartition, int]] = {}
         """Highest offsets that each checkpoint may contain after a power loss."""
 
-    def read(self, name: str) -> dict[TopicPartition, int]:
-        """Read a checkpoint; a damaged one is ignored, which only makes recovery longer."""
+    def read(self, name: str, known: Mapping[TopicPartition, TopicPartition]) -> dict[TopicPartition, int]:
+        """Read a checkpoint; a damaged one is ignored, which only makes recovery longer.
+
+        :param known: keys to use instead of new, equal ones.
+        """
         try:
-            offsets = read_offsets(self._runtime.disk, f"{self._directory}/{name}")
+            offsets = read_offsets(self._runtime.disk, f"{self._directory}/{name}", known)
         except StorageError as error:
             _log.warn("{error}; the file is ignored", error=str(error))
             return {}

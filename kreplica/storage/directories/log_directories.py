@@ -61,6 +61,7 @@ class LogDirectories:
             for path in paths
         ]
         self._logs: dict[TopicPartition, Log] = {}
+        self.producer_limits.logs = self._logs.values()
         self._choice = DirectoryChoice(self.directories)
         self.periodic_work = PeriodicWork(runtime, self.config, self.directories, self._logs, self.flush)
         self.start = self.periodic_work.start
@@ -188,7 +189,7 @@ class LogDirectories:
     def topic_id(self, key: TopicPartition) -> UUID | None:
         """Return the topic ID of a log, or None if unknown."""
         directory = self._directory_of(key)
-        topic_id = directory.topic_ids.get(key, ZERO_UUID) if directory is not None else ZERO_UUID
+        topic_id = directory.logs[key].topic_id if directory is not None else ZERO_UUID
         return topic_id if topic_id != ZERO_UUID else None
 
     def high_watermark(self, key: TopicPartition) -> int:

@@ -69,7 +69,6 @@ class LogDirectory:
         measured = replace(runtime, offload=MeasuredOffload(runtime.offload, self.times))
         self.checkpoints = Checkpoints(path, measured, self.logs, self.failed_logs, self._failed)
         self._runtime = runtime
-        self.topic_ids: dict[TopicPartition, UUID] = {}
         self.missing: list[TopicPartition] = []
         """Logs in the last checkpoint that no longer exist."""
         self.truncated_logs: list[TopicPartition] = []
@@ -152,8 +151,8 @@ class LogDirectory:
             if clean:
                 self._disk.remove(self._path_of(CLEAN_SHUTDOWN))
             self._disk.sync_directory(self.path)
-        recovery_points, start_offsets = self.checkpoints.load()
         found = self._find_logs()
+        recovery_points, start_offsets = self.checkpoints.load(found)
         self.missing = sorted(recovery_points.keys() - set(found))
         intact = is_intact(self.path)
         work = [
@@ -199,7 +198,8 @@ class LogDirectory:
             self.failed_logs[key] = FailedLog(opened, replace(to_open, is_intact=False))
             _log.error("{log} is offline: {error}", log=str(key), error=str(opened))
             return
-        log, self.topic_ids[key] = opened
+        log, topic_id = opened
+        log.topic_id = topic_id
         if log.was_truncated:
             self.truncated_logs.append(key)
         self.use(log)
@@ -256,7 +256,6 @@ class LogDirectory:
 
         :raise OSError: the device failed.
         """
-        self.topic_ids.pop(key, None)
         self.checkpoints.high_watermarks.pop(key, None)
         self.checkpoints.cleaner_offsets.pop(key, None)
         path = self._path_of(deleted_name(key, f"{self._runtime.random.getrandbits(128):032x}"))
@@ -377,7 +376,7 @@ class LogDirectory:
         self._unlock()
 
     async def _close_logs(self, broker_epoch: int) -> None:
-        closed_logs = await close_on_threads(self._runtime.offload, list(self.logs.values()), self.topic_ids)
+        closed_logs = await close_on_threads(self._runtime.offload, list(self.logs.values()))
         await self.checkpoints.write_all()
         if self.offline is None and not self.failed_logs:
             await self._runtime.offload.run(mark_closed, self._disk, self.path, broker_epoch, closed_logs)

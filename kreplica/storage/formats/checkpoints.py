@@ -7,6 +7,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
+from types import MappingProxyType
 from uuid import UUID
 
 from kreplica.errors import StorageError
@@ -52,9 +53,12 @@ def render_checkpoint(rows: Iterable[str]) -> bytes:
     return "\n".join(["0", str(len(lines)), *lines, ""]).encode()
 
 
-def read_offsets(disk: Disk, path: str) -> dict[TopicPartition, int]:
+def read_offsets(
+    disk: Disk, path: str, known: Mapping[TopicPartition, TopicPartition] = MappingProxyType({})
+) -> dict[TopicPartition, int]:
     """Read an offset checkpoint; returns an empty dict if the file is missing.
 
+    :param known: keys to use instead of new, equal ones.
     :raise StorageError: the file is damaged.
     """
     try:
@@ -62,7 +66,11 @@ def read_offsets(disk: Disk, path: str) -> dict[TopicPartition, int]:
     except FileNotFoundError:
         return {}
     rows = parse_checkpoint(path, data, fields=3)
-    return {TopicPartition(topic, int(partition)): int(offset) for topic, partition, offset in rows}
+    offsets = {}
+    for topic, partition, offset in rows:
+        key = TopicPartition(topic, int(partition))
+        offsets[known.get(key, key)] = int(offset)
+    return offsets
 
 
 def write_offsets(disk: Disk, path: str, offsets: Mapping[TopicPartition, int]) -> None:

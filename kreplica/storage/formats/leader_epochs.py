@@ -11,6 +11,7 @@ epoch, receives an older epoch (KIP-279), which ends at the same offset.
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from kreplica.errors import StorageError
@@ -29,55 +30,57 @@ class EpochEntry(NamedTuple):
     start_offset: int
 
 
+def read_epochs(path: str, disk: Disk) -> tuple[EpochEntry, ...]:
+    """Return the entries of a file, oldest first; none if it is missing.
+
+    :raise StorageError: the file is damaged.
+    """
+    try:
+        text = disk.read_file(path)
+    except FileNotFoundError:
+        return ()
+    entries: list[EpochEntry] = []
+    for fields in parse_checkpoint(path, text, fields=2):
+        entry = EpochEntry(int(fields[0]), int(fields[1]))
+        if entries and not (entry > entries[-1] and entry[1] >= entries[-1][1]):
+            raise StorageError(f"{path}: epoch {entry.epoch} does not follow epoch {entries[-1].epoch}")
+        entries.append(entry)
+    return tuple(entries)
+
+
 class LeaderEpochs:
     """Leader epochs of one log, oldest first; epochs and start offsets increase.
 
+    :ivar entries: all entries, oldest first.
     :ivar latest: the highest epoch, or ``NO_EPOCH``; read by every append and fetch.
     """
 
-    __slots__ = ("_disk", "_entries", "_path", "_written", "latest")
+    __slots__ = ("_directory", "_disk", "_is_written", "entries", "latest")
 
-    def __init__(self, path: str, disk: Disk, entries: list[EpochEntry]) -> None:
-        self._path = path
+    def __init__(self, directory: str, disk: Disk, entries: Iterable[EpochEntry] = ()) -> None:
+        self._directory = directory
         self._disk = disk
+        self.entries: tuple[EpochEntry, ...] = ()
         self._set_entries(entries)
-        self._written = tuple(entries)
+        self._is_written = True
 
     @classmethod
-    def empty(cls, path: str, disk: Disk) -> LeaderEpochs:
-        """Return an empty list without writing a file."""
-        return cls(path, disk, [])
-
-    @classmethod
-    def load(cls, path: str, disk: Disk) -> LeaderEpochs:
-        """Read the file; returns an empty list if it is missing.
+    def load(cls, directory: str, disk: Disk) -> LeaderEpochs:
+        """Read the file of a log's directory.
 
         :raise StorageError: the file is damaged.
         """
-        try:
-            text = disk.read_file(path)
-        except FileNotFoundError:
-            return cls.empty(path, disk)
-        entries: list[EpochEntry] = []
-        for fields in parse_checkpoint(path, text, fields=2):
-            entry = EpochEntry(int(fields[0]), int(fields[1]))
-            if entries and not (entry > entries[-1] and entry[1] >= entries[-1][1]):
-                raise StorageError(f"{path}: epoch {entry.epoch} does not follow epoch {entries[-1].epoch}")
-            entries.append(entry)
-        return cls(path, disk, entries)
+        return cls(directory, disk, read_epochs(f"{directory}/{FILE_NAME}", disk))
 
     @property
     def path(self) -> str:
-        return self._path
+        return f"{self._directory}/{FILE_NAME}"
 
-    @property
-    def entries(self) -> tuple[EpochEntry, ...]:
-        """All entries, oldest first."""
-        return tuple(self._entries)
-
-    def _set_entries(self, entries: list[EpochEntry]) -> None:
-        self._entries = entries
-        self.latest = entries[-1].epoch if entries else NO_EPOCH
+    def _set_entries(self, entries: Iterable[EpochEntry]) -> None:
+        before, self.entries = self.entries, tuple(entries)
+        if self.entries != before:
+            self._is_written = False
+        self.latest = self.entries[-1].epoch if self.entries else NO_EPOCH
 
     def assign(self, epoch: int, start_offset: int) -> None:
         """Add an epoch; ignored unless it is newer than the latest one.
@@ -86,15 +89,13 @@ class LeaderEpochs:
         """
         if epoch <= self.latest:
             return
-        entries = self._entries
-        while entries and entries[-1].start_offset >= start_offset:
-            entries.pop()
-        self._set_entries([*entries, EpochEntry(epoch, start_offset)])
+        earlier = [entry for entry in self.entries if entry.start_offset < start_offset]
+        self._set_entries([*earlier, EpochEntry(epoch, start_offset)])
 
     def epoch_of(self, offset: int) -> int:
         """Return the epoch in which ``offset`` was written, or ``NO_EPOCH`` if unknown."""
-        index = bisect_right(self._entries, offset, key=lambda entry: entry.start_offset)
-        return self._entries[index - 1].epoch if index else NO_EPOCH
+        index = bisect_right(self.entries, offset, key=lambda entry: entry.start_offset)
+        return self.entries[index - 1].epoch if index else NO_EPOCH
 
     def end_offset_for(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
         """Return the end offset of an epoch, up to which a follower's log may match this one (KIP-101, KIP-279).
@@ -109,32 +110,31 @@ class LeaderEpochs:
             return NO_EPOCH, UNDEFINED_OFFSET
         if epoch == self.latest:
             return epoch, log_end_offset
-        index = bisect_right(self._entries, epoch, key=lambda entry: entry.epoch)
-        largest_epoch = self._entries[index - 1].epoch if index else epoch
-        return largest_epoch, self._entries[index].start_offset
+        index = bisect_right(self.entries, epoch, key=lambda entry: entry.epoch)
+        largest_epoch = self.entries[index - 1].epoch if index else epoch
+        return largest_epoch, self.entries[index].start_offset
 
     def truncate_to(self, end_offset: int) -> None:
         """Remove epochs that start at or after ``end_offset``."""
-        self._set_entries([entry for entry in self._entries if entry.start_offset < end_offset])
+        self._set_entries(entry for entry in self.entries if entry.start_offset < end_offset)
 
     def truncate_start(self, start_offset: int) -> None:
         """Remove epochs that end at or before ``start_offset``; the one that contains it then starts there."""
-        index = bisect_right(self._entries, start_offset, key=lambda entry: entry.start_offset)
+        index = bisect_right(self.entries, start_offset, key=lambda entry: entry.start_offset)
         if index == 0:
             return
-        self._set_entries([EpochEntry(self._entries[index - 1].epoch, start_offset), *self._entries[index:]])
+        self._set_entries([EpochEntry(self.entries[index - 1].epoch, start_offset), *self.entries[index:]])
 
     def clear(self) -> None:
-        self._set_entries([])
+        self._set_entries(())
 
     def write(self, *, force: bool = False) -> None:
-        """Write the file if it changed, without a sync.
+        """Write the file if the entries have changed since the last write, without a sync.
 
         :param force: write it even if it did not change.
         :raise OSError: the write failed.
         """
-        entries = self.entries
-        if force or entries != self._written:
-            data = render_checkpoint(f"{entry.epoch} {entry.start_offset}" for entry in entries)
-            self._disk.write_file(self._path, data, sync=False)
-            self._written = entries
+        if force or not self._is_written:
+            data = render_checkpoint(f"{entry.epoch} {entry.start_offset}" for entry in self.entries)
+            self._disk.write_file(self.path, data, sync=False)
+            self._is_written = True

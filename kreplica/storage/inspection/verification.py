@@ -19,7 +19,7 @@ from kreplica.storage.formats.checkpoints import (
     read_topic_id,
 )
 from kreplica.storage.formats.leader_epochs import FILE_NAME as LEADER_EPOCHS
-from kreplica.storage.formats.leader_epochs import EpochEntry, LeaderEpochs
+from kreplica.storage.formats.leader_epochs import EpochEntry, read_epochs
 from kreplica.storage.formats.names import parse_directory_name
 from kreplica.storage.inspection.files import segment_bases
 from kreplica.storage.inspection.segment_checks import PROBLEMS_MAX, CheckOptions, LogState, Problem, SegmentCheck
@@ -153,13 +153,13 @@ class Verification:
         read_topic_id(self._disk, path)
 
     def _epochs_file(self, path: str) -> None:
-        LeaderEpochs.load(path, self._disk)
+        read_epochs(path, self._disk)
 
     def _snapshot(self, path: str) -> None:
         decode_snapshot(path, self._disk.read_file(path))
 
     def _epochs(self, directory: str) -> tuple[EpochEntry, ...]:
         try:
-            return LeaderEpochs.load(f"{directory}/{LEADER_EPOCHS}", self._disk).entries
+            return read_epochs(f"{directory}/{LEADER_EPOCHS}", self._disk)
         except StorageError:
             return ()

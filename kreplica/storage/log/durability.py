@@ -16,14 +16,14 @@ class Durability:
     :ivar recovery_point: end of the durable records.
     """
 
-    __slots__ = ("_complete_state", "_derived_state", "_segments", "recovery_point")
+    __slots__ = ("_complete_end", "_derived_state", "_segments", "recovery_point")
 
     def __init__(self, parts: Opened, derived_state: DerivedState) -> None:
         self.recovery_point = parts.recovery_point
         self._segments = parts.segments
         self._derived_state = derived_state
-        self._complete_state = (parts.log_end_offset, 0) if parts.closed_in_order else None
-        """Log end offset and generation at which all files are complete on disk; None if unknown."""
+        self._complete_end = parts.log_end_offset if parts.closed_in_order else -1
+        """Log end offset at which all files are complete on disk, unless the log was truncated; -1 if unknown."""
 
     def unsynced(self, log_end_offset: int, generation: int) -> Unsynced:
         """Return the files to sync so that all records up to the log end are durable."""
@@ -38,7 +38,7 @@ class Durability:
         :raise OSError: a write failed.
         """
         self._derived_state.leader_epochs.write()
-        if (log_end_offset, generation) == self._complete_state:
+        if log_end_offset == self._complete_end and generation == 0:
             return None
         active = self._segments.active
         snapshot = (self._derived_state.close_segment(active, log_end_offset),) if active.size else ()

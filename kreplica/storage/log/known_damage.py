@@ -8,6 +8,7 @@ from twisted.logger import Logger
 
 from kreplica.errors import ErrorCode, KafkaError
 from kreplica.model import TopicPartition
+from kreplica.runtime.empty_dict import EMPTY_DICT
 from kreplica.storage.segments.damage import WHOLE_SEGMENT, Damage
 from kreplica.storage.segments.segment import Segment
 from kreplica.storage.segments.segment_list import Segments
@@ -26,7 +27,7 @@ class KnownDamage:
     def __init__(self, name: TopicPartition, segments: Segments, by_segment: Mapping[int, Damage]) -> None:
         self._name = name
         self._segments = segments
-        self.by_segment = dict(by_segment)
+        self.by_segment: dict[int, Damage] = dict(by_segment) or EMPTY_DICT
 
     def size_before(self, segment: Segment, position: int, size: int) -> int:
         """Return the size of the part of a range that precedes known damage.
@@ -48,7 +49,7 @@ class KnownDamage:
                 log=str(self._name),
                 damage=str(damage),
             )
-        self.by_segment[damage.base_offset] = damage
+        self.by_segment = {**self.by_segment, damage.base_offset: damage}
 
     def clear(self, base_offset: int) -> None:
         """Forget the damage of a segment, because it was read without errors."""

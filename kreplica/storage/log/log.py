@@ -11,8 +11,9 @@ from itertools import islice
 from typing import Any
 
 from kreplica.errors import ErrorCode, KafkaError, StorageError, reason_of
-from kreplica.model import TopicPartition
+from kreplica.model import ZERO_UUID, TopicPartition
 from kreplica.runtime.disk import Disk, FileRange, is_out_of_descriptors, is_temporary
+from kreplica.runtime.empty_dict import EMPTY_DICT
 from kreplica.storage.durability.unflushed import Unsynced
 from kreplica.storage.log.derived_state import DerivedState
 from kreplica.storage.log.durability import Durability
@@ -48,6 +49,7 @@ class Log:
     :ivar log_end_offset: the next offset to assign.
     :ivar segments: only modules of ``storage.log`` may change them.
     :ivar generation: number of truncations.
+    :ivar topic_id: zero if the cluster has no topic IDs; set by the owner.
     :ivar failure: the failure that prevents writes, or None.
     :ivar appends_blocked: True while a checkpoint on disk contains too high an offset for this log; set by the owner.
     :ivar was_truncated: True if recovery removed records.
@@ -56,7 +58,7 @@ class Log:
     __slots__ = (
         "appends_blocked", "config", "damage", "derived_state", "disk", "durability", "failure", "generation",
         "leader_epochs", "log_end_offset", "log_start_offset", "owner", "path", "producers", "segments",
-        "topic_partition", "was_truncated",
+        "topic_id", "topic_partition", "was_truncated",
     )  # fmt: skip
 
     def __init__(
@@ -69,6 +71,7 @@ class Log:
     ) -> None:
         self.path = path
         self.topic_partition = topic_partition
+        self.topic_id = ZERO_UUID
         self.config = config
         self.disk = disk
         self.owner: LogOwner[Log] | None = None
@@ -89,10 +92,11 @@ class Log:
         """Set the owner, and count open files and producers towards its limits."""
         self.producers.set_limits(producer_limits)
         self.owner = owner
-        self.segments.remove = self._remove_later
+        self.segments.remover = self
         self.segments.count_in(open_segments)
 
-    def _remove_later(self, paths: list[str]) -> None:
+    def remove_later(self, paths: list[str]) -> None:
+        """Remove files after ``file.delete.delay.ms``."""
         if self.owner is not None:  # otherwise the next start removes them
             self.owner.remove(self, paths)
 
@@ -182,6 +186,8 @@ class Log:
         except OSError as error:
             raise self._write_failed(segment, size_before, error) from error
         tail = self.segments.tail_positions
+        if not tail:
+            tail = self.segments.tail_positions = {}
         for header, marker in zip(headers, markers, strict=True):
             tail[header.base_offset] = position
             position += header.length + LENGTH_END
@@ -303,7 +309,7 @@ class Log:
                 raise
 
     def _set_end(self, offset: int) -> None:
-        self.segments.tail_positions.clear()
+        self.segments.tail_positions = EMPTY_DICT
         self.generation += 1
         self.damage.clear_removed()
         self.log_end_offset = offset

@@ -6,8 +6,8 @@ their retries be appended twice. Followers accept all producers of the leader, s
 
 from __future__ import annotations
 
-from collections.abc import Sized
-from weakref import WeakSet
+from collections.abc import Collection, Sized
+from typing import Protocol
 
 from twisted.logger import Logger
 
@@ -23,14 +23,22 @@ REJECTION_CODE = ErrorCode.NOT_ENOUGH_REPLICAS
 """The error for batches of rejected producers: nothing was appended, and clients of all versions retry."""
 
 
+class HasProducers(Protocol):
+    """A log."""
+
+    @property
+    def producers(self) -> Sized: ...
+
+
 class ProducerLimits:
-    """Producers of all logs of one broker; a log without an owner has its own object.
+    """Producers of all logs of one broker.
 
     Producers are recounted only when an upper bound reaches the limit, because logs are added and removed.
 
     :param log_max: maximum number of producers in one log.
     :param broker_max: maximum number of producers in all logs. Beyond it, logs with less than their share of it still
         accept new producers, so that one partition cannot use up the limit.
+    :ivar logs: all logs; set by their owner.
     :ivar rejected: number of rejected batches since the start.
     """
 
@@ -38,7 +46,7 @@ class ProducerLimits:
         self.log_max = log_max
         self.broker_max = broker_max
         self.rejected = 0
-        self._logs: WeakSet[Sized] = WeakSet()
+        self.logs: Collection[HasProducers] = ()
         self._count_max = 0
         """Upper bound for the number of producers."""
         self._counted_logs = 0
@@ -48,16 +56,11 @@ class ProducerLimits:
     @property
     def count(self) -> int:
         """Number of producers in all logs."""
-        return sum(map(len, self._logs))
+        return sum(len(log.producers) for log in self.logs)
 
-    def add_log(self, producers: Sized) -> None:
-        """Count the producers of a log as long as the object exists."""
-        self._logs.add(producers)
-        self._count_max += len(producers)
-
-    def note_added(self) -> None:
-        """Count a new producer."""
-        self._count_max += 1
+    def note_added(self, count: int = 1) -> None:
+        """Count new producers."""
+        self._count_max += count
 
     def note_removed(self) -> None:
         """Note that producers were removed from a log."""
@@ -72,11 +75,11 @@ class ProducerLimits:
         if log_count >= self.log_max:
             self._reject(log_count, "kreplica.partition.producer.ids.max", self.log_max)
         elif self._count_max >= self.broker_max:
-            if self._has_removals or len(self._logs) != self._counted_logs:
+            if self._has_removals or len(self.logs) != self._counted_logs:
                 self._count_max = self.count
-                self._counted_logs = len(self._logs)
+                self._counted_logs = len(self.logs)
                 self._has_removals = False
-            if self._count_max >= self.broker_max and log_count >= self.broker_max // max(len(self._logs), 1):
+            if self._count_max >= self.broker_max and log_count >= self.broker_max // max(len(self.logs), 1):
                 self._reject(self._count_max, "kreplica.broker.producer.ids.max", self.broker_max)
             self._is_reported &= self._count_max >= self.broker_max
 
@@ -87,3 +90,7 @@ class ProducerLimits:
             self._is_reported = True
             log.warn("rejecting batches of new producers: {message}", message=message)
         raise KafkaError(REJECTION_CODE, message)
+
+
+UNLIMITED = ProducerLimits()
+"""Shared by logs without an owner."""

@@ -14,8 +14,9 @@ from typing import NamedTuple, Protocol
 
 from kreplica.errors import ErrorCode, KafkaError
 from kreplica.runtime.disk import Buffer
+from kreplica.runtime.empty_dict import EMPTY_DICT
 from kreplica.storage.formats.batch_scanning import header_at
-from kreplica.storage.producers import transaction_verification
+from kreplica.storage.producers import producer_errors, transaction_verification
 from kreplica.storage.producers.aborted_transactions import AbortedTransaction
 from kreplica.storage.producers.duplicates import find_duplicate, is_forgotten_duplicate, precedes_known_batches
 from kreplica.storage.producers.producer_entry import (
@@ -27,8 +28,7 @@ from kreplica.storage.producers.producer_entry import (
     ProducerEntry,
     RecentBatch,
 )
-from kreplica.storage.producers.producer_errors import forgotten_error, must_wait_error, old_epoch_error
-from kreplica.storage.producers.producer_limits import ProducerLimits
+from kreplica.storage.producers.producer_limits import UNLIMITED, ProducerLimits
 from kreplica.storage.producers.rejected_batches import Rejections
 from kreplica.storage.producers.transaction_verification import Verifications
 from kreplica.wire.batches import BatchHeader
@@ -75,45 +75,57 @@ _NO_PARTITION = _NoPartition()
 class ProducerStates:
     """Producers of one log. ``check`` validates a batch; ``apply`` applies it after the append.
 
-    :ivar verifications: transactions that the coordinator confirmed and that may therefore start here; used only by a
-        leader.
-    :ivar rejections: batches rejected with a retriable error.
     :ivar replicated_after_gap: producers whose first known batch came from the leader after this log skipped deleted
         records, so their earlier batches may be unknown; None if the log has not skipped any.
     :ivar partition: the log's partition, which sets it.
     """
 
     __slots__ = (
-        "__weakref__",
         "_entries",
         "_limits",
         "_ongoing",
+        "_rejections",
         "_unstable",
+        "_verifications",
         "expiration_ms",
         "partition",
-        "rejections",
         "replicated_after_gap",
-        "verifications",
     )
 
     def __init__(self, expiration_ms: int) -> None:
         self.expiration_ms = expiration_ms
-        self.verifications = Verifications()
-        self._entries: dict[int, ProducerEntry] = {}
-        self._ongoing: dict[int, int] = {}
+        self._verifications: Verifications | None = None
+        self._entries: dict[int, ProducerEntry] = EMPTY_DICT
+        self._ongoing: dict[int, int] = EMPTY_DICT
         """Producer ID by first offset of its open transaction, in increasing order of offsets."""
-        self._unstable: list[CompletedTransaction] = []
+        self._unstable: tuple[CompletedTransaction, ...] = ()
         """Ended transactions whose marker is not below the high watermark and which are therefore still unstable."""
-        self.rejections = Rejections()
+        self._rejections: Rejections | None = None
         self.replicated_after_gap: set[int] | None = None
         self.partition: HasHighWatermark = _NO_PARTITION
-        self._limits = ProducerLimits()
+        self._limits = UNLIMITED
+
+    @property
+    def verifications(self) -> Verifications:
+        """Transactions that the coordinator confirmed and that may therefore start here; used only by a leader."""
+        verifications = self._verifications
+        if verifications is None:
+            verifications = self._verifications = Verifications()
+        return verifications
+
+    @property
+    def rejections(self) -> Rejections:
+        """Batches rejected with a retriable error."""
+        rejections = self._rejections
+        if rejections is None:
+            rejections = self._rejections = Rejections()
+        return rejections
 
     def set_limits(self, limits: ProducerLimits) -> None:
         """Apply the limits of a broker from now on."""
         if limits is not self._limits:
             self._limits = limits
-            limits.add_log(self)
+            limits.note_added(len(self))
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -152,8 +164,8 @@ class ProducerStates:
         entry = self._entries.get(header.producer_id)
         if entry is None:
             if origin in _SEQUENCE_CHECKED:
-                if (code := self.rejections.code_for(header, None)) is not None:
-                    raise must_wait_error(header, code)
+                if (code := self._rejection_for(header, None)) is not None:
+                    raise producer_errors.must_wait_error(header, code)
                 self._limits.check(len(self._entries))
             return None
         if origin is Origin.REPLICATION:
@@ -161,7 +173,7 @@ class ProducerStates:
         if origin in _SEQUENCE_CHECKED and (duplicate := find_duplicate(entry, header)) is not None:
             return duplicate
         if is_old_epoch(header.producer_epoch, entry.epoch):
-            raise old_epoch_error(header, entry)
+            raise producer_errors.old_epoch_error(header, entry)
         if origin in _SEQUENCE_CHECKED:
             self._check_sequence(entry, header)
         if entry.transaction_first_offset != NO_OFFSET and not header.is_transactional:
@@ -187,21 +199,15 @@ class ProducerStates:
             return
         entry = self._entries.get(producer_id)
         if entry is not None and is_old_epoch(producer_epoch, entry.epoch):
-            raise old_epoch_error(header, entry)
+            raise producer_errors.old_epoch_error(header, entry)
         verification = self.verifications.get(producer_id)
         if not transaction_verification.may_begin(verification, producer_epoch):
-            raise KafkaError(
-                ErrorCode.INVALID_TXN_STATE,
-                f"the transaction of producer {producer_id} has ended, or does not include this partition",
-            )
+            raise producer_errors.not_included_error(producer_id)
         is_first = header.base_sequence in (0, NO_SEQUENCE)
         if entry is None and verification is not None and verification.starts_at_zero and not is_first:
-            if (code := self.rejections.code_for(header, None)) is not None:
-                raise must_wait_error(header, code)
-            raise KafkaError(
-                ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
-                f"producer {producer_id} starts its epoch {producer_epoch} with sequence {header.base_sequence}",
-            )
+            if (code := self._rejection_for(header, None)) is not None:
+                raise producer_errors.must_wait_error(header, code)
+            raise producer_errors.incomplete_epoch_error(header)
 
     def check_end(self, producer_id: int, producer_epoch: int, *, bumps_epoch: bool) -> None:
         """Check that an end marker may end a transaction.
@@ -216,10 +222,7 @@ class ProducerStates:
         if transaction_verification.is_late_marker(
             producer_epoch, entry.epoch, is_open=is_open, bumps_epoch=bumps_epoch
         ):
-            raise KafkaError(
-                ErrorCode.INVALID_PRODUCER_EPOCH,
-                f"the marker for producer {producer_id} has epoch {producer_epoch}, which is older than {entry.epoch}",
-            )
+            raise producer_errors.old_marker_error(producer_epoch, entry)
 
     def note_rejection(self, records: Buffer, error: KafkaError, now_ms: int) -> None:
         """Record that a batch was rejected; its producer may send it again."""
@@ -229,6 +232,9 @@ class ProducerStates:
         entry = self._entries.get(header.producer_id)
         if entry is None or not is_forgotten_duplicate(entry, header):
             self.rejections.note(header, error.code, now_ms)
+
+    def _rejection_for(self, header: BatchHeader, expected: int | None) -> ErrorCode | None:
+        return self._rejections.code_for(header, expected) if self._rejections is not None else None
 
     def _check_sequence(self, entry: ProducerEntry, header: BatchHeader) -> None:
         """Check that the sequence number is the next one, or 0 in a new epoch; not checked if the epoch is unknown."""
@@ -241,20 +247,14 @@ class ProducerStates:
         if header.base_sequence == expected:
             return
         if is_forgotten_duplicate(entry, header):
-            raise forgotten_error(header, is_committed=entry.batches[0].first_offset <= self.partition.high_watermark)
+            is_committed = entry.batches[0].first_offset <= self.partition.high_watermark
+            raise producer_errors.forgotten_error(header, is_committed=is_committed)
         if header.producer_id in (self.replicated_after_gap or ()) and precedes_known_batches(entry, header):
-            raise KafkaError(
-                ErrorCode.DUPLICATE_SEQUENCE_NUMBER,
-                f"producer {header.producer_id} resends sequence {header.base_sequence}, whose records are deleted",
-            )
-        if (code := self.rejections.code_for(header, expected)) is not None:
-            raise must_wait_error(header, code)
+            raise producer_errors.deleted_error(header)
+        if (code := self._rejection_for(header, expected)) is not None:
+            raise producer_errors.must_wait_error(header, code)
         if expected is not None:
-            raise KafkaError(
-                ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
-                f"producer {header.producer_id} of epoch {header.producer_epoch} sends sequence "
-                f"{header.base_sequence}, expected {expected}",
-            )
+            raise producer_errors.out_of_order_error(header, expected)
 
     def _check_marker(self, header: BatchHeader, marker: EndMarker, origin: Origin) -> None:
         entry = self._entries.get(header.producer_id)
@@ -286,8 +286,9 @@ class ProducerStates:
         entry = self._entry_of(header)
         entry.timestamp_ms = header.max_timestamp
         if header.base_sequence != NO_SEQUENCE:
-            if self.rejections.by_producer:
-                self.rejections.note_appended(header)
+            rejections = self._rejections
+            if rejections is not None and rejections.by_producer:
+                rejections.note_appended(header)
             last_sequence = (header.base_sequence + header.last_offset_delta) & SEQUENCE_MASK
             entry.batches.append(
                 RecentBatch(last_sequence, header.last_offset, header.last_offset_delta, header.max_timestamp)
@@ -297,6 +298,8 @@ class ProducerStates:
         if header.is_transactional and entry.transaction_first_offset == NO_OFFSET:
             self.verifications.note_opened(header.producer_id)
             entry.transaction_first_offset = header.base_offset
+            if not self._ongoing:
+                self._ongoing = {}
             self._ongoing[header.base_offset] = header.producer_id
 
     def _apply_marker(self, header: BatchHeader, marker: EndMarker) -> CompletedTransaction | None:
@@ -309,14 +312,14 @@ class ProducerStates:
             return None
         self._ongoing.pop(first_offset, None)
         completed = CompletedTransaction(header.producer_id, first_offset, header.base_offset, not marker.committed)
-        self._unstable.append(completed)
+        self._unstable += (completed,)
         return completed
 
     def first_unstable_offset(self, high_watermark: int) -> int | None:
         """Return the first offset of a transaction that is open or whose marker is not below the high watermark."""
         if not self._ongoing and not self._unstable:
             return None
-        self._unstable = [completed for completed in self._unstable if completed.last_offset >= high_watermark]
+        self._unstable = tuple([completed for completed in self._unstable if completed.last_offset >= high_watermark])
         starts = [completed.first_offset for completed in self._unstable]
         starts.extend(islice(self._ongoing, 1))
         return min(starts, default=None)
@@ -328,7 +331,8 @@ class ProducerStates:
 
     def expire(self, now_ms: int) -> int:
         """Remove idle producers without an open transaction after the expiration time, and return their number."""
-        self.rejections.expire(now_ms)
+        if self._rejections is not None:
+            self._rejections.expire(now_ms)
         oldest_ms = now_ms - self.expiration_ms
         expired = [
             entry.producer_id
@@ -343,11 +347,13 @@ class ProducerStates:
 
     def clear(self) -> None:
         """Remove all producers."""
-        self._entries.clear()
+        self._entries, self._ongoing, self._unstable = EMPTY_DICT, EMPTY_DICT, ()
         self._limits.note_removed()
-        self._ongoing.clear()
-        self._unstable.clear()
-        self.verifications.clear()
+        self.clear_verifications()
+
+    def clear_verifications(self) -> None:
+        """Remove all verifications, because the log is empty or this broker stops leading."""
+        self._verifications = None
 
     def restore(self, entries: Iterable[ProducerEntry], *, has_gap: bool = False) -> None:
         """Replace all producers with those of a snapshot.
@@ -356,14 +362,17 @@ class ProducerStates:
         """
         self.clear()
         self.replicated_after_gap = set() if has_gap else None
-        self._entries.update((entry.producer_id, entry) for entry in entries)
-        in_transaction = (entry for entry in self._entries.values() if entry.transaction_first_offset != NO_OFFSET)
-        for entry in sorted(in_transaction, key=lambda entry: entry.transaction_first_offset):
-            self._ongoing[entry.transaction_first_offset] = entry.producer_id
+        self._entries = {entry.producer_id: entry for entry in entries} or EMPTY_DICT
+        in_transaction = [entry for entry in self._entries.values() if entry.transaction_first_offset != NO_OFFSET]
+        in_transaction.sort(key=lambda entry: entry.transaction_first_offset)
+        starts = {entry.transaction_first_offset: entry.producer_id for entry in in_transaction}
+        self._ongoing = starts or EMPTY_DICT
 
     def _entry_of(self, header: BatchHeader) -> ProducerEntry:
         entry = self._entries.get(header.producer_id)
         if entry is None:
+            if not self._entries:
+                self._entries = {}
             entry = self._entries[header.producer_id] = ProducerEntry(header.producer_id)
             self._limits.note_added()
         if entry.epoch != header.producer_epoch:

@@ -139,11 +139,9 @@ class RejectionsWithoutLog:
         if len(self._by_partition) > LOGS_MISSING_MAX:
             del self._by_partition[next(iter(self._by_partition))]
 
-    def move_to(self, log_rejections: Rejections, key: TopicPartition) -> None:
-        """Move the entries to the partition's new log."""
-        rejections = self._by_partition.pop(key, None)
-        if rejections is not None:
-            log_rejections.add_missing(rejections)
+    def pop(self, key: TopicPartition) -> Rejections | None:
+        """Remove and return the entries of a partition, for its new log."""
+        return self._by_partition.pop(key, None)
 
 
 def is_gap(expected: int, rejection: Rejection) -> bool:

@@ -65,10 +65,6 @@ class Verifications:
         if self._by_producer.get(producer_id) is verification:
             del self._by_producer[producer_id]
 
-    def clear(self) -> None:
-        """Remove all verifications when this broker stops leading."""
-        self._by_producer.clear()
-
 
 def may_begin(verification: Verification | None, producer_epoch: int) -> bool:
     """True if the coordinator confirmed the transaction and no end marker has arrived since."""

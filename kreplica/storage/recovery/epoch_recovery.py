@@ -9,7 +9,7 @@ from twisted.logger import Logger
 from kreplica.errors import StorageError
 from kreplica.model import TopicPartition
 from kreplica.runtime.disk import Disk
-from kreplica.storage.formats.leader_epochs import FILE_NAME, LeaderEpochs
+from kreplica.storage.formats.leader_epochs import LeaderEpochs
 from kreplica.storage.segments.segment_list import Segments
 
 _log = Logger()
@@ -35,12 +35,12 @@ def restore_epochs(
     :param rewrite: write the file even if it is unchanged.
     :param name: for log messages.
     """
-    path = f"{segments.directory}/{FILE_NAME}"
+    directory = segments.directory
     try:
-        epochs = LeaderEpochs.load(path, disk) if has_file else LeaderEpochs.empty(path, disk)
+        epochs = LeaderEpochs.load(directory, disk) if has_file else LeaderEpochs(directory, disk)
     except StorageError as error:
         _log.warn("{log}: reading leader epochs from the batches, because {why}", log=name, why=str(error))
-        epochs = LeaderEpochs.empty(path, disk)
+        epochs = LeaderEpochs(directory, disk)
     knows_earlier_epochs = epochs.entries or read_from <= segments.first.base_offset
     epochs.truncate_to(min(read_from, end_offset))
     for epoch, offset in found if knows_earlier_epochs else _all_epochs(segments):

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from kreplica.runtime.disk import Disk
-from kreplica.storage.formats.leader_epochs import FILE_NAME as LEADER_EPOCHS_FILE
 from kreplica.storage.formats.leader_epochs import LeaderEpochs
 from kreplica.storage.producers.producer_state import ProducerStates
 from kreplica.storage.producers.snapshots import SnapshotFiles
@@ -49,7 +48,7 @@ def empty_log(path: str, disk: Disk, producer_expiration_ms: int, now_ms: int) -
         log_start_offset=0,
         log_end_offset=0,
         recovery_point=0,
-        leader_epochs=LeaderEpochs.empty(f"{path}/{LEADER_EPOCHS_FILE}", disk),
+        leader_epochs=LeaderEpochs(path, disk),
         producers=ProducerStates(producer_expiration_ms),
         snapshots=SnapshotFiles(path, disk),
         aborted_checkpoint=AbortedCheckpoint(path, disk),

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Sequence
-from functools import partial
+from collections.abc import Iterator, Sequence
+from typing import Protocol
 
 from kreplica.runtime.disk import Disk
+from kreplica.runtime.empty_dict import EMPTY_DICT
 from kreplica.storage.producers.aborted_transactions import AbortedTransaction
 from kreplica.storage.segments.batch_search import find_batch
 from kreplica.storage.segments.open_segments import OpenSegments
@@ -16,30 +17,42 @@ from kreplica.wire.batches import BatchHeader
 DELETED_SUFFIX = ".deleted"
 
 
+class Remover(Protocol):
+    """A log, which removes files later."""
+
+    def remove_later(self, paths: list[str]) -> None:
+        """Remove files, after the time for which they may still be read."""
+
+
 class Segments:
     """Segments ordered by base offset, at least one; the last one is active.
 
-    :ivar remove: called with paths to remove now or later; by default, they are removed now.
-    :ivar tail_positions: positions of the last batches of the active segment by base offset, for fetches of the tail.
+    :ivar remover: removes files; None to remove them at once.
+    :ivar tail_positions: positions of the last batches of the active segment by base offset, for fetches of the tail;
+        ``EMPTY_DICT`` until there are some.
     """
 
-    __slots__ = ("_bases", "_list", "_open_segments", "active", "directory", "disk", "remove", "tail_positions")
+    __slots__ = ("_bases", "_list", "_open_segments", "active", "directory", "disk", "remover", "tail_positions")
 
     def __init__(self, directory: str, disk: Disk, open_segments: OpenSegments, segments: list[Segment]) -> None:
         self.directory = directory
         self.disk = disk
         self._open_segments = open_segments
-        self._list = segments
-        self._bases = [segment.base_offset for segment in segments]
-        self.remove: Callable[[list[str]], None] = partial(remove_files, disk)
+        self._set_list(segments)
+        self.remover: Remover | None = None
         self.active = segments[-1]
-        self.tail_positions: dict[int, int] = {}
+        self.tail_positions: dict[int, int] = EMPTY_DICT
+
+    def _set_list(self, segments: Sequence[Segment]) -> None:
+        self._list = tuple(segments)
+        # Most logs have one segment, which contains all offsets.
+        self._bases = tuple([segment.base_offset for segment in segments]) if len(segments) > 1 else ()
 
     def __len__(self) -> int:
         return len(self._list)
 
     def __iter__(self) -> Iterator[Segment]:
-        return iter(tuple(self._list))
+        return iter(self._list)
 
     def __getitem__(self, index: int) -> Segment:
         return self._list[index]
@@ -49,7 +62,7 @@ class Segments:
         return self._list[0]
 
     @property
-    def closed(self) -> list[Segment]:
+    def closed(self) -> Sequence[Segment]:
         """All segments except the active one, oldest first."""
         return self._list[:-1]
 
@@ -83,11 +96,11 @@ class Segments:
                 return segments[index], *found
         return None
 
-    def starting_from(self, offset: int) -> list[Segment]:
+    def starting_from(self, offset: int) -> Sequence[Segment]:
         """Return the segment whose range contains the offset, and all later ones."""
         return self._list[self.index_of(offset) :]
 
-    def not_durable(self, recovery_point: int) -> list[Segment]:
+    def not_durable(self, recovery_point: int) -> Sequence[Segment]:
         """Return the segment that contains the last record below the recovery point, and all later ones.
 
         That segment is included because it may have been closed at the recovery point with its indexes not synced.
@@ -173,10 +186,9 @@ class Segments:
         return Segment(self.directory, base_offset, self.disk, self._open_segments, size=0, new=True)
 
     def _push(self, segment: Segment) -> None:
-        self._list.append(segment)
-        self._bases.append(segment.base_offset)
+        self._set_list((*self._list, segment))
         self.active = segment
-        self.tail_positions.clear()
+        self.tail_positions = EMPTY_DICT
 
     def replace(self, old: Sequence[Segment], compacted: Segment) -> Segment:
         """Replace adjacent segments with the compacted one, whose files get their final names.
@@ -184,20 +196,25 @@ class Segments:
         :raise OSError: the device failed; the next start completes the replacement.
         """
         for segment in old:
-            self.remove(self.retire(segment))
+            self._remove(segment)
         new = compacted.renamed(self.disk, self._open_segments)
         index = self._list.index(old[0])
-        self._list[index : index + len(old)] = [new]
-        self._bases = [segment.base_offset for segment in self._list]
+        self._set_list((*self._list[:index], new, *self._list[index + len(old) :]))
         return new
 
     def drop(self, segment: Segment) -> None:
         """Remove a segment: its files get the suffix ``.deleted`` at once and are removed later."""
-        self._list.remove(segment)
-        self._bases = [other.base_offset for other in self._list]
+        self._set_list([other for other in self._list if other is not segment])
         if self._list:
             self.active = self._list[-1]
-        self.remove(self.retire(segment))
+        self._remove(segment)
+
+    def _remove(self, segment: Segment) -> None:
+        paths = self.retire(segment)
+        if self.remover is None:
+            remove_files(self.disk, paths)
+        else:
+            self.remover.remove_later(paths)
 
     def drop_from(self, offset: int) -> int | None:
         """Remove the segments that start at or after the offset, the last one first.

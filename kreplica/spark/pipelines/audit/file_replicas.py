@@ -30,7 +30,7 @@ from kreplica.storage.formats.checkpoints import (
     read_topic_id,
 )
 from kreplica.storage.formats.leader_epochs import FILE_NAME as EPOCHS_NAME
-from kreplica.storage.formats.leader_epochs import EpochEntry, LeaderEpochs
+from kreplica.storage.formats.leader_epochs import EpochEntry, read_epochs
 from kreplica.storage.inspection.files import BATCH_SIZE_MAX, offset_entries, offset_index
 from kreplica.wire.batches import HEADER_SIZE, BatchHeader, verify_crc
 
@@ -258,7 +258,7 @@ def _replica(broker: int, files: ReplicaFiles) -> FileReplica:
     metadata_error = ""
     try:
         topic_id = read_topic_id(disk, f"{files.path}/{PARTITION_METADATA}")
-        epochs = LeaderEpochs.load(f"{files.path}/{EPOCHS_NAME}", disk).entries
+        epochs = read_epochs(f"{files.path}/{EPOCHS_NAME}", disk)
     except StorageError as error:
         metadata_error = str(error)
     return FileReplica(broker, files, size_bytes, topic_id, files.high_watermark or 0, epochs, metadata_error)
