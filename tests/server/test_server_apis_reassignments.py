@@ -53,7 +53,7 @@ def test_a_replica_moves_to_another_broker(tmp_path: Path) -> None:
         assert codes(answer) == {("t", 0): 0, ("u", 0): 85, ("u", 7): 3, ("nobody", 0): 3}
 
         def has_moved() -> bool:
-            return scene.broker.metadata.topics["t"].partitions[0].replicas == [2]
+            return scene.broker.metadata.topics["t"].partitions[0].replicas == (2,)
 
         await scene.until(has_moved, "the replica is on broker 2")
         assert scene.broker.metadata.topics["t"].partitions[0].leader == 2
@@ -80,7 +80,7 @@ def test_ongoing_move_is_listed_and_cancelled(tmp_path: Path) -> None:
         assert (await scene.ask(CREATE_PARTITIONS, more))["results"][0]["error_code"] == 60
         assert codes(await scene.ask(ALTER_PARTITION_REASSIGNMENTS, targets(("t", 0, None)))) == {("t", 0): 0}
         assert await moves(scene) == {}
-        await scene.until(lambda: scene.broker.metadata.topics["t"].partitions[0].replicas == [1], "restored")
+        await scene.until(lambda: scene.broker.metadata.topics["t"].partitions[0].replicas == (1,), "restored")
         assert (await scene.ask(CREATE_PARTITIONS, more))["results"][0]["error_code"] == 0
 
     on_broker(tmp_path, scenario)

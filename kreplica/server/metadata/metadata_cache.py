@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -18,6 +19,9 @@ IDS_FROM = 12
 
 STEP_PARTITIONS = 500
 """Number of partitions replaced in one step; each takes about 0.1 us."""
+
+SHARED_MAX = 4096
+"""Maximum number of recent lists of brokers that later partitions with equal ones share."""
 
 FULL = 2
 """Type of an UpdateMetadata request with the full metadata (KIP-866)."""
@@ -38,9 +42,9 @@ class PartitionMetadata(NamedTuple):
     partition: int
     leader: int
     leader_epoch: int
-    replicas: list[int]
-    isr: list[int]
-    offline_replicas: list[int]
+    replicas: Sequence[int]
+    isr: Sequence[int]
+    offline_replicas: Sequence[int]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -158,6 +162,7 @@ class MetadataCache:
                 count += 1
                 if count % STEP_ROWS == 0:
                     yield
+            row["partition_states"] = ()  # the rows take half a KB each and are no longer needed
             parsed.append((row, partitions))
         if not is_valid():
             return []
@@ -280,7 +285,13 @@ def _partition(row: dict[str, Any]) -> PartitionMetadata:
         row["partition_index"],
         row["leader"],
         row["leader_epoch"],
-        row["replicas"],
-        row["isr"],
-        row.get("offline_replicas", []),
+        _shared(tuple(row["replicas"])),
+        _shared(tuple(row["isr"])),
+        _shared(tuple(row.get("offline_replicas", ()))),
     )
+
+
+@lru_cache(maxsize=SHARED_MAX)
+def _shared(brokers: tuple[int, ...]) -> tuple[int, ...]:
+    """Return one object for equal values, because many partitions have the same replicas."""
+    return brokers

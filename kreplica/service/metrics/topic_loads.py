@@ -86,7 +86,9 @@ class TopicLoadSampler:
                     partition.log.log_end_offset, active.base_offset, active.size, partition.bytes_out
                 )
                 before = self._previous.get(key)
-                if before is not None and before != now:
+                if before == now:
+                    current[key] = before  # the new one can be freed
+                elif before is not None:
                     totals.add_growth(partition, before, now)
             if time_slice.is_over:
                 await time_slice.next()

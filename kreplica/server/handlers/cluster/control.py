@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 from uuid import UUID
 
@@ -20,6 +20,9 @@ from kreplica.server.protocol.request import Request
 from kreplica.server.protocol.responses import respond_in_slices, respond_with_result
 
 Row = dict[str, Any]
+
+LEADERSHIPS_MAX = 4096
+"""Maximum number of recent leaderships that later partitions with equal ones share."""
 
 
 def _fencing_error(fence: ControlFence, body: Row) -> ErrorCode:
@@ -72,10 +75,8 @@ class LeaderAndIsr:
         for topic in body["topic_states"]:
             name = topic["topic_name"]
             rows = []
-            for state in topic["partition_states"]:
-                index = state["partition_index"]
-                error = errors[TopicPartition(name, index)]
-                rows.append({"topic_name": name, "partition_index": index, "error_code": int(error)})
+            for key in topic["partition_states"]:
+                rows.append({"topic_name": name, "partition_index": key.partition, "error_code": int(errors[key])})
                 if time_slice.is_over:
                     await time_slice.next()
             flat += rows
@@ -83,12 +84,15 @@ class LeaderAndIsr:
         return _leader_and_isr_response(ErrorCode.NONE, topics, flat)
 
     async def _leaderships(self, body: Row) -> dict[TopicPartition, Leadership]:
+        """Return the leaderships, and replace the rows of the partitions, which take 1 KB each, with their keys."""
         time_slice = TimeSlice(self._reactor)
         leaderships = {}
         for topic in body["topic_states"]:
             topic_id = topic.get("topic_id", ZERO_UUID)
-            for row in topic["partition_states"]:
-                leaderships[TopicPartition(topic["topic_name"], row["partition_index"])] = _leadership(topic_id, row)
+            rows = topic["partition_states"]
+            for number, row in enumerate(rows):
+                rows[number] = key = TopicPartition(topic["topic_name"], row["partition_index"])
+                leaderships[key] = _leadership(topic_id, row)
                 if time_slice.is_over:
                     await time_slice.next()
         return leaderships
@@ -106,8 +110,14 @@ def _leader_and_isr_response(error: ErrorCode, topics: Sequence[Row] = (), flat:
     return {"error_code": int(error), "topics": topics, "partition_errors": flat}
 
 
+@lru_cache(maxsize=LEADERSHIPS_MAX)
+def _shared(leadership: Leadership) -> Leadership:
+    """Return one object for equal values, because many partitions of a topic have equal leaderships."""
+    return leadership
+
+
 def _leadership(topic_id: UUID, row: Row) -> Leadership:
-    return Leadership(
+    leadership = Leadership(
         row["leader"],
         row["leader_epoch"],
         tuple(row["isr"]),
@@ -121,6 +131,7 @@ def _leadership(topic_id: UUID, row: Row) -> Leadership:
         row.get("read_only", False),
         row["is_new"],
     )
+    return _shared(leadership)
 
 
 class StopReplica:
