@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from kreplica.cluster import znodes
@@ -119,7 +120,12 @@ def decode_topic(topic: str, data: bytes) -> TopicAssignment:
 
 
 def _decode_replicas(document: Mapping[str, Iterable[int]]) -> dict[int, tuple[int, ...]]:
-    return {int(partition): tuple(map(int, replicas)) for partition, replicas in document.items()}
+    shared: dict[tuple[int, ...], tuple[int, ...]] = {}  # many partitions have the same replicas
+    decoded = {}
+    for partition, replicas in document.items():
+        brokers = tuple(map(int, replicas))
+        decoded[int(partition)] = shared.setdefault(brokers, brokers)
+    return decoded
 
 
 def encode_partition_state(state: LeaderAndIsr) -> bytes:
@@ -138,16 +144,28 @@ _STATE = re.compile(
 """Partition state as Kafka and kreplica write it if no replica is eligible; a fast path for 100,000 partitions."""
 
 
-def decode_partition_state(path: str, data: bytes, version: int) -> LeaderAndIsr:
-    """Parse a partition state.
+_COMMON_STATE_BYTES_MAX = 200
 
-    :param version: version of the znode, which is the partition epoch.
-    """
+
+@lru_cache(maxsize=4096)
+def _decode_common_state(data: bytes, version: int) -> LeaderAndIsr | None:
+    """Parse a partition state in its most frequent form, or return None; equal states are one object."""
     found = _STATE.fullmatch(data)
     if found is not None:
         controller_epoch, leader, leader_epoch, isr = found.groups()
         in_sync = tuple(map(int, isr.split(b",")))
         return LeaderAndIsr(int(leader), int(leader_epoch), in_sync, int(controller_epoch), version)
+    return None
+
+
+def decode_partition_state(path: str, data: bytes, version: int) -> LeaderAndIsr:
+    """Parse a partition state; many partitions have equal states, which are one object.
+
+    :param version: version of the znode, which is the partition epoch.
+    """
+    state = _decode_common_state(data, version) if len(data) <= _COMMON_STATE_BYTES_MAX else None
+    if state is not None:
+        return state
     document = load(path, data)
     with Reader(path):
         return LeaderAndIsr(

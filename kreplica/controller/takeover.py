@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from itertools import chain
 
 from twisted.logger import Logger
 
@@ -54,7 +55,7 @@ async def take_over(term: ControllerTerm) -> None:
     }
     context.known_epochs = known | context.known_epochs
     await _record_takeover(term, sorted(bounced & known.keys()))
-    await _enter_states(term, bounced)
+    await _enter_states(term, last_write_zxids, bounced)
     await _elect(term, bounced, unclean)
     batch = term.new_batch()
     async for partition in term.in_slices(context.not_deleting(context.leadership)):
@@ -117,14 +118,18 @@ async def _resume(term: ControllerTerm) -> None:
     await execution.resume(term)
 
 
-async def _enter_states(term: ControllerTerm, bounced: Collection[int]) -> None:
+async def _enter_states(
+    term: ControllerTerm, with_state: Collection[TopicPartition], bounced: Collection[int]
+) -> None:
     """Set the initial states of partitions and replicas.
 
+    :param with_state: keys of the partitions that have a state; all mappings of the context use the same keys.
     :param bounced: brokers whose current process no controller has handled yet.
     """
     context = term.context
     alive = context.brokers.keys()
-    async for partition in term.in_slices(context.all_partitions()):
+    without_state = (partition for partition in context.all_partitions() if partition not in context.leadership)
+    async for partition in term.in_slices(chain(with_state, without_state)):
         state = context.leadership.get(partition)
         initial_state = PartitionState.NEW
         if state is not None:

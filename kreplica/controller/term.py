@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any, Protocol, TypeVar
 
 from twisted.internet.defer import Deferred, DeferredList
@@ -339,7 +339,7 @@ class ControllerTerm:
         self.history.record_state(change, self.context.replicas)
         self.context.leadership[change.partition] = change.state
         if change.is_new:
-            self.context.initial_replicas[change.partition] = frozenset(self.context.replicas(change.partition))
+            self.context.initial_replicas[change.partition] = _set_of(self.context.replicas(change.partition))
         online = change.state.leader != NO_LEADER
         self.context.set_partition_state(change.partition, PartitionState.ONLINE if online else PartitionState.OFFLINE)
 
@@ -368,3 +368,9 @@ class ControllerTerm:
                 except znodes.ZnodeError as error:
                     log.error("controller: ignoring an unreadable partition state: {error}", error=str(error))
         return last_write_zxids
+
+
+@lru_cache(maxsize=1024)
+def _set_of(brokers: tuple[int, ...]) -> frozenset[int]:
+    """Return a set, which partitions with the same replicas share."""
+    return frozenset(brokers)

@@ -62,6 +62,25 @@ def test_partition_state_round_trip():
     assert documents.decode_partition_state("/p", documents.encode_partition_state(state), 17) == state
 
 
+def test_equal_partition_states_are_one_object():
+    """A controller keeps the states of 10,000 partitions; states with other data or versions differ."""
+    data = documents.encode_partition_state(LeaderAndIsr(1, 4, (1, 2), 9))
+    state = documents.decode_partition_state("/p", data, 17)
+    assert documents.decode_partition_state("/q", bytes(bytearray(data)), 17) is state
+    assert documents.decode_partition_state("/p", data, 18) == LeaderAndIsr(1, 4, (1, 2), 9, 18)
+    isr = tuple(range(1000))
+    assert documents.decode_partition_state("/p", documents.encode_partition_state(state), 17) == state
+    large = LeaderAndIsr(1, 4, isr, 9)
+    assert documents.decode_partition_state("/p", documents.encode_partition_state(large), 0) == large
+
+
+def test_equal_replicas_of_a_topic_are_one_object():
+    """The partitions of a topic have few different assignments."""
+    assignment = documents.decode_topic("t", b'{"version":1,"partitions":{"0":[1,2],"1":[2,1],"2":[1,2]}}')
+    assert assignment.partitions == {0: (1, 2), 1: (2, 1), 2: (1, 2)}
+    assert assignment.partitions[0] is assignment.partitions[2]
+
+
 def test_partition_state_without_eligible_replicas_equals_kafkas():
     document = json.loads(documents.encode_partition_state(LeaderAndIsr(1, 4, (1, 2), 9)))
     assert document == {"controller_epoch": 9, "leader": 1, "version": 1, "leader_epoch": 4, "isr": [1, 2]}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from random import Random
 
 import pytest
 
@@ -231,6 +232,22 @@ def test_history_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     for _ in range(audit_events.ENTRIES_MAX + 1):
         full.record("broker_left", "", "", {}, None)
     assert next(entry.number for entry in full) == 2
+
+
+def test_partitions_with_the_same_decisions_are_independent(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They share memory only until their decisions differ, for any number of partitions and decisions."""
+    monkeypatch.setattr(decision_log, "SHARED_ROWS_MAX", 5)
+    kept, chance = DecisionLog(), Random(1)
+    causes = [Cause("BrokersChanged", "", number, 1, None) for number in range(3)]
+    states = [LeaderAndIsr(1, epoch, (1,), 1) for epoch in range(3)]
+    expected: dict[TopicPartition, list[tuple[Cause, LeaderAndIsr]]] = {}
+    for _ in range(2000):
+        partition = TopicPartition("t", chance.randrange(10))
+        cause, after = chance.choice(causes), chance.choice(states)
+        kept.add(partition, (cause, None, after))
+        expected.setdefault(partition, []).append((cause, after))
+    for partition, decisions in expected.items():
+        assert [(each.cause, each.after) for each in kept.of(partition)] == decisions[:-6:-1]
 
 
 def test_a_rewrite_of_the_same_state_is_not_a_decision() -> None:

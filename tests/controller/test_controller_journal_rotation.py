@@ -115,7 +115,27 @@ def test_no_step_is_long(monkeypatch):
     steps = sum(1 for _ in copy_context(context))
     assert len(sizes) == steps
     assert set(sizes) == {10}
-    assert steps == (3 * 1000 + 3 * 1000 + 1000) // 10 + 1
+    assert steps == (3 * 1000 + 3 * 1000 + 1000) // 10 + 2
+
+
+def test_later_changes_do_not_affect_a_copy():
+    """The mutable values of a context are copied too."""
+    context = large_context(1)
+    (partition,) = context.leadership
+    copied = copy_of(context)
+    context.set_replica_state(partition, 2, ReplicaState.OFFLINE)
+    context.failed_replicas[1].clear()
+    assert copied.replica_state(partition, 2) is ReplicaState.ONLINE
+    assert copied.failed_replicas == {1: {partition}}
+
+
+def copy_of(context: ControllerContext) -> ControllerContext:
+    steps = copy_context(context)
+    while True:
+        try:
+            next(steps)
+        except StopIteration as stop:
+            return stop.value
 
 
 def test_a_snapshot_over_many_reactor_iterations(scene, snapshots):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple, Protocol, cast
+from typing import Any, NamedTuple, Protocol, cast
 
 from twisted.internet.defer import Deferred, DeferredList
 from twisted.logger import Logger
@@ -129,10 +129,11 @@ class StateWrites:
 
     async def _outcome(self, changes: Sequence[StateChange], errors: Sequence[ZooKeeperError | None]) -> Outcome:
         written: list[StateChange] = []
+        shared: dict[tuple[Any, ...], LeaderAndIsr] = {}
         rejected: list[Rejected] = []
         for number, (change, error) in enumerate(zip(changes, errors, strict=True), 1):
             if error is None:
-                written.append(_written(change))
+                written.append(_written(change, shared))
             else:
                 rejected.append(Rejected(change, error))
             if number % PART_SIZE == 0:
@@ -147,8 +148,9 @@ class StateWrites:
         :raise ControllerMoved: another controller has been elected.
         """
         results = await self._write([_topic_operations(change) for change in changes])
+        shared: dict[tuple[Any, ...], LeaderAndIsr] = {}
         return [
-            replace(change, states=tuple(map(_written, change.states)))
+            replace(change, states=tuple([_written(state, shared) for state in change.states]))
             for change, error in zip(changes, results, strict=True)
             if error is None
         ]
@@ -268,11 +270,14 @@ def guard_of_term(epoch_znode_version: int) -> Check:
     return Check(znodes.CONTROLLER_EPOCH, epoch_znode_version)
 
 
-def _written(change: StateChange) -> StateChange:
-    """Return the change with its new partition epoch (written out, because dataclasses.replace takes 3 us)."""
-    partition, previous, state = change.partition, change.previous, change.state
+def _written(change: StateChange, shared: dict[tuple[Any, ...], LeaderAndIsr]) -> StateChange:
+    """Return the change with its new partition epoch.
+
+    :param shared: states by their values, so that partitions with equal states share one object.
+    """
+    previous, state = change.previous, change.state
     epoch = 0 if previous is None else previous.partition_epoch + 1
-    new_state = LeaderAndIsr(
+    values = (
         state.leader,
         state.leader_epoch,
         state.isr,
@@ -280,7 +285,10 @@ def _written(change: StateChange) -> StateChange:
         epoch,
         state.eligible_leader_replicas,
     )
-    return StateChange(partition, previous, new_state)
+    new_state = shared.get(values)
+    if new_state is None:
+        new_state = shared[values] = LeaderAndIsr(*values)
+    return StateChange(change.partition, previous, new_state)
 
 
 def _topic_operations(change: TopicChange) -> list[Operation]:

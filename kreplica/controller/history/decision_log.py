@@ -50,6 +50,10 @@ class Cause:
 
 
 Row = tuple[Cause, LeaderAndIsr | None, LeaderAndIsr]
+Rows = tuple[Row, ...]
+
+SHARED_ROWS_MAX = 1000
+"""Maximum number of recently added rows that later partitions with the same change share."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,24 +86,33 @@ class Decision:
 
 
 class DecisionLog:
-    """Recorded decisions by partition.  Rows are tuples of existing objects, because one event may add thousands."""
+    """Recorded decisions by partition.
+
+    Rows are tuples of existing objects, and partitions with the same decisions share them, because one event may add
+    thousands.
+    """
 
     def __init__(self) -> None:
-        self._rows: dict[TopicPartition, list[Row]] = {}
+        self._rows: dict[TopicPartition, Rows] = {}
+        self._shared: dict[tuple[int, ...], tuple[Rows, Rows]] = {}
+        """Rows before and after an addition, by the identities of the rows before it and of the added objects."""
 
     def __len__(self) -> int:
         return len(self._rows)
 
     def add(self, partition: TopicPartition, row: Row) -> None:
-        rows = self._rows.get(partition)
-        if rows is None:
-            if len(self._rows) >= PARTITIONS_MAX:
-                del self._rows[next(iter(self._rows))]
-            self._rows[partition] = [row]
-        else:
-            rows.append(row)
-            if len(rows) > DECISIONS_PER_PARTITION_MAX:
-                del rows[0]
+        """Add a decision to those of a partition."""
+        rows = self._rows.get(partition, ())
+        if not rows and len(self._rows) >= PARTITIONS_MAX:
+            del self._rows[next(iter(self._rows))]
+        identities = (id(rows), *map(id, row))
+        known = self._shared.get(identities)
+        if known is None:
+            if len(self._shared) >= SHARED_ROWS_MAX:
+                self._shared.clear()
+            # The identities are valid as long as the entry, because it refers to all of these objects.
+            known = self._shared[identities] = (rows, (*rows[1 - DECISIONS_PER_PARTITION_MAX :], row))
+        self._rows[partition] = known[1]
 
     def of(self, partition: TopicPartition) -> Iterator[Decision]:
         """Iterate over a partition's recorded decisions, newest first."""

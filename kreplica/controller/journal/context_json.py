@@ -24,7 +24,8 @@ def copy_context(context: ControllerContext) -> Generator[None, None, Controller
     """Copy a context step by step, because copying 100,000 partitions at once would block the reactor for 100 ms.
 
     The caller ensures that the context does not change between the steps.  Values are immutable, except for the sets of
-    failed replicas.  No object is allocated per item, which avoids runs of Python's garbage collector.
+    failed replicas and the states of replicas.  No object is allocated per item, which avoids runs of Python's garbage
+    collector.
     """
     copy = ControllerContext(context.controller_epoch, context.epoch_znode_version)
     for name, value in list(vars(context).items()):
@@ -34,6 +35,8 @@ def copy_context(context: ControllerContext) -> Generator[None, None, Controller
             setattr(copy, name, value)
     for broker, partitions in context.failed_replicas.items():
         copy.failed_replicas[broker] = yield from _copy(partitions)
+    for broker, states in context._replica_states.items():
+        copy._replica_states[broker] = yield from _copy(states)
     for plan_id, run in context.plans.items():
         copy.plans[plan_id] = run.copy()
         yield
@@ -80,7 +83,11 @@ def encode_context(context: ControllerContext) -> Json:
         "ended_plans": sorted(context.ended_plans),
         "plan_throttle": context.plan_throttle,
         "partition_states": [[str(p), state.name] for p, state in context._partition_states.items()],
-        "replica_states": [[str(p), broker, state.name] for (p, broker), state in context._replica_states.items()],
+        "replica_states": [
+            [str(p), broker, state.name]
+            for broker, states in context._replica_states.items()
+            for p, state in states.items()
+        ],
     }
 
 
@@ -113,7 +120,7 @@ def decode_context(value: Mapping[str, Any]) -> ControllerContext:
     for partition, state in value["partition_states"]:
         context.set_initial_states(decode_partition(partition), PartitionState[state], {})
     for partition, broker, state in value["replica_states"]:
-        context._replica_states[decode_partition(partition), broker] = ReplicaState[state]
+        context._replica_states.setdefault(broker, {})[decode_partition(partition)] = ReplicaState[state]
     return context
 
 

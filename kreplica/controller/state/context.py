@@ -14,11 +14,15 @@ from kreplica.controller.state.states import (
     check_transition,
 )
 from kreplica.model import NO_BROKER_EPOCH, BrokerRegistration, LeaderAndIsr, TopicAssignment, TopicPartition
+from kreplica.runtime.empty_dict import EMPTY_DICT
 
 Replica = tuple[TopicPartition, int]
 
 Preference = Callable[[TopicPartition, tuple[int, ...], Mapping[int, str | None]], tuple[int, ...]]
 """Orders a partition's replicas by leadership preference; also receives the racks of live brokers."""
+
+
+_NO_STATES: dict[TopicPartition, ReplicaState] = EMPTY_DICT
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +89,8 @@ class ControllerContext:
         self.unreadable: set[str] = set()
         """Topics whose znodes are not valid documents; ignored until they are rewritten or deleted."""
         self._partition_states: dict[TopicPartition, PartitionState] = {}
-        self._replica_states: dict[Replica, ReplicaState] = {}
+        self._replica_states: dict[int, dict[TopicPartition, ReplicaState]] = {}
+        """States of the replicas by broker."""
 
     # --- partitions and their replicas -------------------------------------------------------------------------------
 
@@ -241,20 +246,20 @@ class ControllerContext:
             self._partition_states[partition] = state
 
     def replica_state(self, partition: TopicPartition, broker_id: int) -> ReplicaState:
-        return self._replica_states.get((partition, broker_id), ReplicaState.NON_EXISTENT)
+        return self._replica_states.get(broker_id, _NO_STATES).get(partition, ReplicaState.NON_EXISTENT)
 
     def set_replica_state(self, partition: TopicPartition, broker_id: int, state: ReplicaState) -> None:
         """Set the state of a replica.
 
         :raise InvalidTransition: the transition is not in the table.
         """
-        replica = (partition, broker_id)
-        old = self._replica_states.get(replica, ReplicaState.NON_EXISTENT)
-        check_transition(REPLICA_PREVIOUS, old, state, replica)
+        states = self._replica_states.setdefault(broker_id, {})
+        old = states.get(partition, ReplicaState.NON_EXISTENT)
+        check_transition(REPLICA_PREVIOUS, old, state, (partition, broker_id))
         if state is ReplicaState.NON_EXISTENT:
-            self._replica_states.pop(replica, None)
+            states.pop(partition, None)
         else:
-            self._replica_states[replica] = state
+            states[partition] = state
 
     def set_initial_states(
         self, partition: TopicPartition, state: PartitionState, replicas: Mapping[int, ReplicaState]
@@ -262,11 +267,11 @@ class ControllerContext:
         """Set initial states at the start of a term, without checking transitions."""
         self._partition_states[partition] = state
         for broker_id, replica_state in replicas.items():
-            self._replica_states[partition, broker_id] = replica_state
+            self._replica_states.setdefault(broker_id, {})[partition] = replica_state
 
     def forget_replica(self, partition: TopicPartition, broker_id: int) -> None:
         """Drop the state of a removed replica."""
-        self._replica_states.pop((partition, broker_id), None)
+        self._replica_states.get(broker_id, _NO_STATES).pop(partition, None)
 
     def replicas_of_topic(self, topic: str) -> list[Replica]:
         """Return every replica of a topic, including those that must be deleted."""
