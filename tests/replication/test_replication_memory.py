@@ -1,4 +1,4 @@
-"""Memory of partitions that are not in use, of which a broker may have 10,000."""
+"""Memory of idle partitions; a broker may have 10,000."""
 
 from __future__ import annotations
 

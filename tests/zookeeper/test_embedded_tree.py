@@ -76,7 +76,7 @@ def test_stat_fields_change_with_their_operations() -> None:
 
 
 def test_children_are_listed_in_order_of_creation() -> None:
-    """The order is the same for any number of children, also after deletions and after a failed multi."""
+    """The order is the same for any number of children, even after deletions and after a failed multi."""
     tree = Tree()
     create(tree, "/a")
     assert tree.nodes["/a"].children is None

@@ -144,7 +144,7 @@ class Znode:
 
 @lru_cache(maxsize=16)
 def _only_child(name: str) -> tuple[str]:
-    """Return a tuple, shared by the znodes of all partitions, each of which has the child ``state``."""
+    """Return a tuple with one name; the znodes of all partitions share the one with ``state``."""
     return (name,)
 
 
