@@ -98,7 +98,7 @@ class ProducerStates:
         self._entries: dict[int, ProducerEntry] = EMPTY_DICT
         self._ongoing: dict[int, int] = EMPTY_DICT
         """Producer ID by first offset of its open transaction, in increasing order of offsets."""
-        self._unstable: tuple[CompletedTransaction, ...] = ()
+        self._unstable: list[CompletedTransaction] | None = None
         """Ended transactions whose marker is not below the high watermark and which are therefore still unstable."""
         self._rejections: Rejections | None = None
         self.replicated_after_gap: set[int] | None = None
@@ -312,15 +312,19 @@ class ProducerStates:
             return None
         self._ongoing.pop(first_offset, None)
         completed = CompletedTransaction(header.producer_id, first_offset, header.base_offset, not marker.committed)
-        self._unstable += (completed,)
+        if self._unstable is None:
+            self._unstable = []
+        self._unstable.append(completed)
         return completed
 
     def first_unstable_offset(self, high_watermark: int) -> int | None:
         """Return the first offset of a transaction that is open or whose marker is not below the high watermark."""
-        if not self._ongoing and not self._unstable:
+        unstable = self._unstable
+        if not self._ongoing and not unstable:
             return None
-        self._unstable = tuple([completed for completed in self._unstable if completed.last_offset >= high_watermark])
-        starts = [completed.first_offset for completed in self._unstable]
+        unstable = [completed for completed in unstable or () if completed.last_offset >= high_watermark]
+        self._unstable = unstable or None
+        starts = [completed.first_offset for completed in unstable]
         starts.extend(islice(self._ongoing, 1))
         return min(starts, default=None)
 
@@ -347,7 +351,7 @@ class ProducerStates:
 
     def clear(self) -> None:
         """Remove all producers."""
-        self._entries, self._ongoing, self._unstable = EMPTY_DICT, EMPTY_DICT, ()
+        self._entries, self._ongoing, self._unstable = EMPTY_DICT, EMPTY_DICT, None
         self._limits.note_removed()
         self.clear_verifications()
 
