@@ -34,10 +34,10 @@ def _calm(batch_records: int, seconds: float) -> dict[str, Any]:
     with deferred_collection():
         storm = Storm(1, options)
         scheduler, history = storm.run.cluster.simulation.scheduler, storm.run.history
-        events, acknowledged, started_s = scheduler.events_count, history.acked_count, perf_counter()
+        events, acknowledged, started_s = scheduler.event_count, history.acked_count, perf_counter()
         storm.run.cluster.run(seconds)
         took_s = perf_counter() - started_s
-        events, acknowledged = scheduler.events_count - events, history.acked_count - acknowledged
+        events, acknowledged = scheduler.event_count - events, history.acked_count - acknowledged
     return {
         "what": f"calm, batches of {batch_records} on average",
         "messages per simulated s": round(acknowledged / seconds),

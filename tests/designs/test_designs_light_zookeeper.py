@@ -60,7 +60,7 @@ def test_a_watch_fires_once_per_session() -> None:
     bench.first.set("/a", b"1")
     bench.scheduler.run(1.0)
     assert len(bench.events) == 2
-    assert (bench.counts.watches_set, bench.counts.watches_fired, bench.server.watches_count) == (2, 2, 0)
+    assert (bench.counts.watches_set, bench.counts.watches_fired, bench.server.watch_count) == (2, 2, 0)
 
 
 def test_the_end_of_a_session_deletes_its_ephemeral_znodes() -> None:
@@ -74,7 +74,7 @@ def test_the_end_of_a_session_deletes_its_ephemeral_znodes() -> None:
     bench.scheduler.run(1.0)
     ((_, event),) = bench.events
     assert event.path == "/a"
-    assert bench.server.watches_count == 0
+    assert bench.server.watch_count == 0
 
 
 def test_a_failed_multi_changes_nothing() -> None:

@@ -8,7 +8,7 @@ from random import Random
 import pytest
 
 from kreplica.testing.cluster.cluster import SimulatedCluster
-from kreplica.testing.simulator.network import LATE_S_MAX
+from kreplica.testing.simulator.network import EXTRA_DELAY_S_MAX
 from kreplica.testing.storms.cleanup import deferred_collection
 from kreplica.testing.storms.faults import FAULTS
 from kreplica.testing.storms.replicated_run import ReplicatedRun
@@ -29,7 +29,7 @@ def test_late_segments_are_late_by_seconds() -> None:
     cluster.simulation.network.link("client-1", "broker-1").late_chance = 1.0
     started_s = cluster.simulation.now_s
     cluster.run_until(client.metadata())
-    assert 1.0 <= cluster.simulation.now_s - started_s <= LATE_S_MAX + 0.1
+    assert 1.0 <= cluster.simulation.now_s - started_s <= EXTRA_DELAY_S_MAX + 0.1
     cluster.stop()
 
 

@@ -129,9 +129,9 @@ def test_a_violation_is_reported(fault: Callable[[Scene], None], text: str) -> N
 def test_unchanged_topics_are_not_checked() -> None:
     """Events that do not change a topic are not checked."""
     scene = Scene()
-    before = scene.invariants.checks_count
+    before = scene.invariants.check_count
     scene.cluster.run(60)
-    assert scene.invariants.checks_count == before
+    assert scene.invariants.check_count == before
 
 
 @pytest.mark.parametrize("dead_before", [0, 1])

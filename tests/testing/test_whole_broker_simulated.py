@@ -73,10 +73,10 @@ class TestOneSeed:
     def test_idle_time_is_cheap(self, cluster: SimulatedCluster) -> None:
         """An idle broker causes a few thousand events per hour, and accumulates nothing."""
         cluster.run(60)
-        pending, events = len(cluster.simulation.scheduler.pending()), cluster.simulation.scheduler.events_count
+        pending, events = len(cluster.simulation.scheduler.pending()), cluster.simulation.scheduler.event_count
         cluster.run(3600)
         assert len(cluster.simulation.scheduler.pending()) <= pending + 2
-        assert cluster.simulation.scheduler.events_count - events < 20_000
+        assert cluster.simulation.scheduler.event_count - events < 20_000
 
 
 class TestStopping:

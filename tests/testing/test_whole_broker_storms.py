@@ -9,7 +9,7 @@ from kreplica.testing.simulator.disk import CAPACITY_BYTES
 
 pytestmark = pytest.mark.usefixtures("logged_errors")
 
-FAULTS_COUNT = 25
+FAULT_COUNT = 25
 SOAK_SEEDS = range(1000, 1300)
 PEERS = ("coordinator", "producer", "consumer-0")
 
@@ -86,7 +86,7 @@ def storm(seed: int) -> None:
     """Inject all faults, with acks=all or acks=1 and a topic that is synced before acknowledgements."""
     run = CrashRun(seed, partitions=2, acks=-1 if seed % 2 else 1, configs=EVERY_ACK_SYNCED, interval_s=0.1)
     faults = Storm(run)
-    for _ in range(FAULTS_COUNT):
+    for _ in range(FAULT_COUNT):
         run.run_load()
         faults.one_more()
     run.finish()

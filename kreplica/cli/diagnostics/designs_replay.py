@@ -40,7 +40,7 @@ def command(design: str | None, seed: int | None, repairs: tuple[str, ...]) -> N
         return
     rules = Rules().repaired(*(name.replace("-", "_") for name in repairs))
     result = replay(minimize(storm, Rules()), rules)
-    click.echo(f"{storm.replicas_count} replicas; broker 1 leads, and all are in sync.")
+    click.echo(f"{storm.replica_count} replicas; broker 1 leads, and all are in sync.")
     for number, line in enumerate(result.lines, 1):
         click.echo(f"{number:3}  {line.partition(': ')[2]}")
     if result.violation is not None:

@@ -74,7 +74,7 @@ class CoordinatorClient(WireClient):
         super().__init__(reactor, *brokers[0], client_id=client_id, request_timeout_s=request_timeout_s)
         self.errors: Counter[str] = Counter()
         self._brokers = brokers
-        self._lookups_count = 0
+        self._lookup_count = 0
         self._key = key
         self._kind = kind
 
@@ -122,8 +122,8 @@ class CoordinatorClient(WireClient):
             wait_s = min(wait_s * 2, RETRY_S_MAX)
 
     async def _find(self) -> tuple[str, int]:
-        broker = self._brokers[self._lookups_count % len(self._brokers)]
-        self._lookups_count += 1
+        broker = self._brokers[self._lookup_count % len(self._brokers)]
+        self._lookup_count += 1
         connection = await self._connect(broker, CONNECT_TIMEOUT_S)
         try:
             body = {"key": self._key, "key_type": self._kind}

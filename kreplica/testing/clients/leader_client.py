@@ -51,7 +51,7 @@ class LeaderClient(WireClient):
         self.leader_epoch = NO_EPOCH
         self._topic_id = ZERO_UUID
         self._brokers = brokers
-        self._lookups_count = partition
+        self._lookup_count = partition
         self._topic = topic
         self._partition = partition
 
@@ -88,8 +88,8 @@ class LeaderClient(WireClient):
         return await request()
 
     async def _find_leader(self) -> tuple[str, int]:
-        broker = self._brokers[self._lookups_count % len(self._brokers)]
-        self._lookups_count += 1
+        broker = self._brokers[self._lookup_count % len(self._brokers)]
+        self._lookup_count += 1
         connection = await self._connect(broker, CONNECT_TIMEOUT_S)
         try:
             body = {"topics": [{"name": self._topic}], "allow_auto_topic_creation": False}

@@ -172,7 +172,7 @@ class SimulatedCluster:
             )
             for number in range(1, brokers + 1)
         }
-        self._clients_count = 0
+        self._client_count = 0
 
     def start(self) -> None:
         """Start the ZooKeeper server, then the brokers one after another; return when they are ready."""
@@ -203,8 +203,8 @@ class SimulatedCluster:
 
     def client(self, *, broker: int = 1) -> WireClient:
         """Create a client of one broker, on its own host."""
-        self._clients_count += 1
-        host = self.simulation.host(f"client-{self._clients_count}")
+        self._client_count += 1
+        host = self.simulation.host(f"client-{self._client_count}")
         return WireClient(host.reactor, f"broker-{broker}", BROKER_PORT, client_id=host.name)
 
     def leader_client(self, topic: str, partition: int, *, name: str) -> LeaderClient:

@@ -92,11 +92,11 @@ class Invariants:
     :param topic: topic to check, with all its partitions.
     :param history: requests and responses of the topic's clients; None if it has no clients.
     :ivar committed: batches that were ever below a leader's high watermark, by partition.
-    :ivar checks_count: number of changed replicas that were checked.
+    :ivar check_count: number of changed replicas that were checked.
     """
 
     def __init__(self, cluster: SimulatedCluster, topic: str, partitions: int, history: History | None = None) -> None:
-        self.checks_count = 0
+        self.check_count = 0
         self._cluster = cluster
         self._topic_ids: dict[TopicPartition, UUID | None] = {}
         self._histories: dict[TopicPartition, History] = {}
@@ -239,7 +239,7 @@ class Invariants:
 
     def _check_replica(self, key: TopicPartition, broker_id: int, replica: _Replica) -> None:
         """Check a replica that changed; other replicas need a check only if its commit raises their required offset."""
-        self.checks_count += 1
+        self.check_count += 1
         state, committed = state_of(self._cluster, key), self.committed[key]
         partition = replica.partition
         committed.start_offset = max(committed.start_offset, partition.log.log_start_offset)

@@ -82,7 +82,7 @@ WatchTable: TypeAlias = dict[str, dict[Session, list[Watch]]]
 class LightZooKeeper:
     """The server; the module describes its time model.
 
-    :ivar watches_count: number of watches that are set.
+    :ivar watch_count: number of watches that are set.
     :ivar last_s: time of the last response or event.
     """
 
@@ -90,7 +90,7 @@ class LightZooKeeper:
         rates = rates or Rates()
         self.tree = Tree()
         self.counts = counts
-        self.watches_count = 0
+        self.watch_count = 0
         self.last_s = 0.0
         self._scheduler = scheduler
         self._half_s = rtt_s / 2
@@ -101,7 +101,7 @@ class LightZooKeeper:
         self._served_count = 0
         self._busy_s = 0.0
         self._zxid = 0
-        self._sessions_count = 0
+        self._session_count = 0
         self._data_watches: WatchTable = {}
         self._child_watches: WatchTable = {}
 
@@ -109,14 +109,14 @@ class LightZooKeeper:
 
     def open_session(self, process: Process, *, one_by_one: bool = False) -> Session:
         """Open a session; its connection costs nothing."""
-        self._sessions_count += 1
-        return Session(self._sessions_count, process, one_by_one)
+        self._session_count += 1
+        return Session(self._session_count, process, one_by_one)
 
     def close_session(self, session: Session) -> None:
         """Delete the session's ephemeral znodes and its watches, as at its end or expiry."""
         for table in (self._data_watches, self._child_watches):
             for path in [path for path, watchers in table.items() if session in watchers]:
-                self.watches_count -= 1
+                self.watch_count -= 1
                 del table[path][session]
                 if not table[path]:
                     del table[path]
@@ -167,7 +167,7 @@ class LightZooKeeper:
         callbacks = watchers.get(session)
         if callbacks is None:
             watchers[session] = [watch]
-            self.watches_count += 1
+            self.watch_count += 1
             self.counts.watches_set += 1
         else:
             callbacks.append(watch)
@@ -180,7 +180,7 @@ class LightZooKeeper:
         at_s = max(self._busy_s, self._scheduler.now_s + self._half_s) + self._half_s
         self.last_s = at_s
         counts = self.counts
-        self.watches_count -= len(watchers)
+        self.watch_count -= len(watchers)
         counts.watches_fired += len(watchers)
         counts.zookeeper_bytes += len(watchers) * sizes.event_bytes(path)
         for session, callbacks in watchers.items():

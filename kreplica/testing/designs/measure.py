@@ -156,7 +156,7 @@ class CaseRun:
             EventResult(
                 name,
                 cluster.counts.as_dict(),
-                zookeeper.watches_count,
+                zookeeper.watch_count,
                 cluster.availability.take(),
                 max(zookeeper.last_s - started_s, 0.0),
             )

@@ -15,7 +15,7 @@ from kreplica.zookeeper.embedded.tree import Tree
 
 
 class CommittedState:
-    """State with all committed transactions, which a server may have applied or not."""
+    """State with all committed transactions, which any given server may or may not have applied."""
 
     def __init__(self, ensemble: Ensemble) -> None:
         self._ensemble = ensemble
@@ -109,7 +109,7 @@ class EnsembleMachines:
             self.kill_server(number)
 
     def power_loss(self, random: Random | None = None) -> None:
-        """Kill all servers; peers receive nothing. Committed transactions are durable."""
+        """Kill all servers without notifying their peers.  Committed transactions are durable."""
         for number in list(self._servers):
             self.kill_server(number, lambda host: host.power_loss(random))
 

@@ -14,7 +14,7 @@ class Link:
     :param latency_s: minimum and maximum delay of a segment.
     :param bytes_per_s: None for no limit; otherwise segments of all connections queue for the link.
     :param late_chance: probability that a segment is lost and sent again, so that it and all later segments of the
-        connection are late, mostly by a second or two, at most by ``network.LATE_S_MAX``.
+        connection are late, mostly by a second or two, at most by ``network.EXTRA_DELAY_S_MAX``.
     """
 
     latency_s: tuple[float, float]

@@ -1,4 +1,4 @@
-"""Open file of a disk in memory."""
+"""An open file on an in-memory disk."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Network between simulated hosts: delays, ordering, partitions, slow links, lost connections.
 
-A network partition (``cut``) affects connections as it affects TCP: sent data waits until the link is restored and
-arrives after a retransmission; a connection whose data waits for too long fails.  Half-open connections result from
-``drop_connections(one_way=True)`` and from hosts that lose power.
+A network partition (``cut``) affects simulated connections the way a real partition affects TCP connections: sent data
+waits until the link is restored and arrives after a retransmission; a connection whose data waits for too long fails.
+Half-open connections result from ``drop_connections(one_way=True)`` and from hosts that lose power.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ RETRANSMISSION_DELAY_S_MAX = 1.0
 DATA_TIMEOUT_S = 924.6
 CONNECT_TIMEOUT_S = 127.0
 SYN_RETRY_S = 1.0
-LATE_S_MAX = 15.0
+EXTRA_DELAY_S_MAX = 15.0
+"""Maximum delay of a segment that is lost and sent again (``Link.late_chance``), in addition to the link's latency."""
 
 
 class Network:
@@ -45,7 +46,7 @@ class Network:
         self._listening: dict[tuple[str, int], SimulatedSocket] = {}
         self._blocked_senders: dict[SimulatedSocket, Call] = {}
         self._sockets: dict[str, WeakSet[SimulatedSocket]] = {}
-        self._sockets_count = 0
+        self._socket_count = 0
 
     # --- faults and conditions ---
 
@@ -109,8 +110,8 @@ class Network:
         return name in self._hosts or name in LOOPBACK_NAMES
 
     def socket(self, host: str) -> SimulatedSocket:
-        self._sockets_count += 1
-        created = SimulatedSocket(self, FIRST_DESCRIPTOR + self._sockets_count, host)
+        self._socket_count += 1
+        created = SimulatedSocket(self, FIRST_DESCRIPTOR + self._socket_count, host)
         self._sockets.setdefault(host, WeakSet()).add(created)
         return created
 
@@ -152,7 +153,7 @@ class Network:
             client.local = (source, self._ephemeral_port(client.host))
         client.connecting = True
         client.set_destination(target)
-        self.transmit(client, 0, self._arrive_syn, client, port, loopback)
+        self.transmit(client, 0, self._syn_arrived, client, port, loopback)
         return errno.EINPROGRESS
 
     def transmit(
@@ -187,7 +188,7 @@ class Network:
         latency_s_min, latency_s_max = link.latency_s
         arrival_s = departure_s + latency_s_min + (latency_s_max - latency_s_min) * self.random.random() + delay_s
         if link.late_chance and self.random.random() < link.late_chance:
-            arrival_s += LATE_S_MAX ** self.random.random()
+            arrival_s += EXTRA_DELAY_S_MAX ** self.random.random()
         if arrival_s < sender.last_arrival_s:
             arrival_s = sender.last_arrival_s
         sender.last_arrival_s = arrival_s
@@ -210,13 +211,13 @@ class Network:
 
     # --- the handshake ---
 
-    def _arrive_syn(self, client: SimulatedSocket, port: int, loopback: bool) -> None:
+    def _syn_arrived(self, client: SimulatedSocket, port: int, loopback: bool) -> None:
         target = client.destination
         listener = self._listening.get((target, port))
         if listener is not None and listener.local[0] in LOOPBACK_NAMES and not loopback:
             listener = None
         if listener is not None and len(listener.backlog) >= listener.backlog_max:
-            self._scheduler.post(self._process, SYN_RETRY_S, self._arrive_syn, client, port, loopback)
+            self._scheduler.post(self._process, SYN_RETRY_S, self._syn_arrived, client, port, loopback)
             return
         server = self.socket(target)
         server.local = (client.remote[0] if client.remote else target, port)
@@ -226,15 +227,15 @@ class Network:
         if listener is None:
             self.transmit(server, 0, client.reset, errno.ECONNREFUSED)
         else:
-            self.transmit(server, 0, self._arrive_syn_ack, client, server, listener)
+            self.transmit(server, 0, self._syn_ack_arrived, client, server, listener)
 
-    def _arrive_syn_ack(self, client: SimulatedSocket, server: SimulatedSocket, listener: SimulatedSocket) -> None:
+    def _syn_ack_arrived(self, client: SimulatedSocket, server: SimulatedSocket, listener: SimulatedSocket) -> None:
         if client.closed:
             return
-        self.transmit(client, 0, self._arrive_ack, server, listener)
+        self.transmit(client, 0, self._ack_arrived, server, listener)
         client.establish(server)
 
-    def _arrive_ack(self, server: SimulatedSocket, listener: SimulatedSocket) -> None:
+    def _ack_arrived(self, server: SimulatedSocket, listener: SimulatedSocket) -> None:
         server.connected = True
         if listener.closed:
             server.abort()

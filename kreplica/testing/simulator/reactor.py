@@ -57,7 +57,7 @@ class SimulatedReactor:
         self._watched: dict[Any, WatchedDescriptor] = {}
         self._sockets: WeakValueDictionary[int, SimulatedSocket] = WeakValueDictionary()
         self._triggers: dict[int, tuple[str, Callable[..., Any], tuple[Any, ...], dict[str, Any]]] = {}
-        self._triggers_count = 0
+        self._trigger_count = 0
 
     # --- IReactorTime, IReactorFromThreads, and the part of IReactorCore that is used ---
 
@@ -84,10 +84,10 @@ class SimulatedReactor:
     ) -> int:
         if eventType == "startup":
             self.callWhenRunning(callable, *args, **kwargs)
-        self._triggers_count += 1
+        self._trigger_count += 1
         if eventType == "shutdown":
-            self._triggers[self._triggers_count] = (phase, callable, args, kwargs)
-        return self._triggers_count
+            self._triggers[self._trigger_count] = (phase, callable, args, kwargs)
+        return self._trigger_count
 
     def removeSystemEventTrigger(self, triggerID: int) -> None:
         self._triggers.pop(triggerID, None)

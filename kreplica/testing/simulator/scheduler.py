@@ -127,7 +127,7 @@ class Scheduler:
         self.trace = trace
         self.after_event: Callable[[Process], None] | None = None
         """Called after each event with its process; used to check invariants."""
-        self.events_count = 0
+        self.event_count = 0
         self._first_event_of_instant = 0
         self._in_event = False
         self._follow_up: tuple[Process, Callable[..., Any], tuple[Any, ...]] | None = None
@@ -202,8 +202,8 @@ class Scheduler:
                 continue
             if entry_s > self.now_s:
                 self.now_s = entry_s
-                self._first_event_of_instant = self.events_count
-            elif self.events_count - self._first_event_of_instant > EVENTS_AT_ONE_TIME_MAX:
+                self._first_event_of_instant = self.event_count
+            elif self.event_count - self._first_event_of_instant > EVENTS_AT_ONE_TIME_MAX:
                 raise RuntimeError(f"endless loop at virtual time {entry_s}: {name_of(call.function)} repeats")
             call.state = CALLED
             self._run_event(process, call.function, call.args, call.kwargs)
@@ -213,7 +213,7 @@ class Scheduler:
     def _run_event(
         self, process: Process, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> None:
-        self.events_count += 1
+        self.event_count += 1
         if self.trace is not None:
             self.trace(f"{self.now_s:.9f} {process.name} {name_of(function)}")
         self._in_event = True

@@ -56,15 +56,15 @@ class Host:
         self.disk = disk
         self.clock = clock
         self._simulation = simulation
-        self._processes_count = 0
-        self._boots_count = 1
+        self._process_count = 0
+        self._boot_count = 1
         self._random = Random(f"{simulation.seed}/{name}/host")
         self._start_process()
 
     def _start_process(self) -> None:
         simulation = self._simulation
-        self._processes_count += 1
-        label = f"{self.name}#{self._processes_count}"
+        self._process_count += 1
+        label = f"{self.name}#{self._process_count}"
         self._process = Process(label)
         self.reactor = SimulatedReactor(
             simulation.scheduler, simulation.network, self._process, self.name, simulation.failures.append
@@ -78,7 +78,7 @@ class Host:
             offload=self.offload,
             random=Random(f"{simulation.seed}/{label}"),
             wall_clock_ms=self.clock.now_ms,
-            boot_id=f"{self.name}/{self._boots_count}",
+            boot_id=f"{self.name}/{self._boot_count}",
             is_simulated=True,
         )
 
@@ -99,7 +99,7 @@ class Host:
         """
         self.reactor.power_off()
         self.disk.power_loss(random or self._random)
-        self._boots_count += 1
+        self._boot_count += 1
         self._start_process()
 
     def pause(self) -> None:

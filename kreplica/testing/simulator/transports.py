@@ -26,20 +26,21 @@ class SocketOwner(Protocol):
 class SimulatedPort(tcp.Port):
     """Twisted's port, listening on a simulated host."""
 
-    simulated: SocketOwner
+    simulated_reactor: SocketOwner
 
     def __init__(self, port: int, factory: Any, backlog: int, interface: str, reactor: SocketOwner) -> None:
-        self.simulated = reactor
+        self.simulated_reactor = reactor
         super().__init__(port, factory, backlog, interface, reactor)
 
     def createInternetSocket(self) -> Any:
-        return self.simulated.new_socket()
+        return self.simulated_reactor.new_socket()
 
     def doRead(self) -> None:
-        # Twisted's own doRead calls the operating system with file descriptors, which simulated sockets do not have.
+        # Twisted's own doRead calls the operating system with real file descriptors, which simulated sockets
+        # do not have.
         connection: Any
         connection, address = self.socket.accept()
-        self.simulated.adopt(connection)
+        self.simulated_reactor.adopt(connection)
         try:
             protocol = self.factory.buildProtocol(IPv4Address("TCP", *address))  # type: ignore[union-attr]
             if protocol is None:
@@ -49,26 +50,26 @@ class SimulatedPort(tcp.Port):
             self.sessionno += 1
             protocol.makeConnection(self.transport(connection, protocol, address, self, number, self.reactor))
         except Exception:
-            self.simulated.log_failure()  # as on the real reactor, the port keeps listening
+            self.simulated_reactor.log_failure()  # as on the real reactor, the port keeps listening
 
 
 class SimulatedClient(tcp.Client):
     connector: SimulatedConnector
 
     def createInternetSocket(self) -> Any:
-        return self.connector.simulated.new_socket()
+        return self.connector.simulated_reactor.new_socket()
 
 
 class SimulatedConnector(tcp.Connector):
     def __init__(
         self, host: str, port: int, factory: Any, timeout: float, bindAddress: Any, reactor: SocketOwner
     ) -> None:
-        self.simulated = reactor
+        self.simulated_reactor = reactor
         super().__init__(host, port, factory, timeout, bindAddress, reactor)
 
     def _makeTransport(self) -> tcp.Client:
         return SimulatedClient(  # type: ignore[no-untyped-call]
-            self.host, self.port, self.bindAddress, self, self.simulated
+            self.host, self.port, self.bindAddress, self, self.simulated_reactor
         )
 
 

@@ -101,7 +101,7 @@ def run_without_collection(
         plan=tuple(plan),
         virtual_s=0.0 if scheduler is None else scheduler.now_s,
         wall_s=perf_counter() - started_s,
-        events=0 if scheduler is None else scheduler.events_count,
+        events=0 if scheduler is None else scheduler.event_count,
         acknowledged=0 if run is None else run.history.acked_count,
         failure="" if failure is None else one_line(failure),
         cause=None if failure is None else cause_of(failure),

@@ -23,7 +23,7 @@ from kreplica.testing.cluster.state import active_replicas, state_of
 from kreplica.wire.batch_building import BatchBuilder
 
 TOPIC = "load"
-PARTITIONS_COUNT = 6
+PARTITION_COUNT = 6
 RETRY_S = 0.01
 INTERVAL_S = 0.01
 AFTER_S = 0.5
@@ -100,11 +100,11 @@ class _Run:
         self.cluster = SimulatedCluster(1, brokers=3, overrides=SETTINGS)
         self.cluster.start()
         admin = self.cluster.client()
-        assignment = [(LEADER, 2, 3), (LEADER, 3, 2)] * (PARTITIONS_COUNT // 2)
+        assignment = [(LEADER, 2, 3), (LEADER, 3, 2)] * (PARTITION_COUNT // 2)
         self.cluster.run_until(admin.create_topic(TOPIC, assignment=assignment))
         self.cluster.run_until(admin.close())
-        self.keys = [TopicPartition(TOPIC, number) for number in range(PARTITIONS_COUNT)]
-        self.cluster.wait_in_sync(TOPIC, range(PARTITIONS_COUNT))
+        self.keys = [TopicPartition(TOPIC, number) for number in range(PARTITION_COUNT)]
+        self.cluster.wait_in_sync(TOPIC, range(PARTITION_COUNT))
         self.windows = {key: _Window() for key in self.keys}
         self.is_stopped = False
         self._writers = [Deferred.fromCoroutine(self._write(key)) for key in self.keys]
@@ -182,7 +182,7 @@ def _reassign(cluster: SimulatedCluster) -> Deferred[None]:
     admin = cluster.client(broker=controller)
 
     async def move() -> None:
-        for number in range(PARTITIONS_COUNT):
+        for number in range(PARTITION_COUNT):
             await admin.reassign(TOPIC, number, (2, 3))
         await admin.close()
 

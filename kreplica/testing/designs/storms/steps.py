@@ -39,15 +39,15 @@ WEIGHTS = {
 class StormState:
     """A partition with its replicas; the first leads at the start, and all are in sync."""
 
-    def __init__(self, replicas_count: int, design: StormDesign, rules: Rules) -> None:
-        ids = range(1, replicas_count + 1)
+    def __init__(self, replica_count: int, design: StormDesign, rules: Rules) -> None:
+        ids = range(1, replica_count + 1)
         self.zookeeper = StormZooKeeper(frozenset(ids), queues={broker_id: [] for broker_id in ids})
         self.replicas = {broker_id: StormReplica(broker_id) for broker_id in ids}
         self.records = AcknowledgedRecords()
         self._design = design
         self._rules = rules
         self._cut_links: set[tuple[int, int]] = set()
-        self._records_count = 0
+        self._record_count = 0
         first = self.replicas[1]
         self.zookeeper.leader, self.zookeeper.epoch = 1, 1
         first.role, first.epoch, first.isr = ReplicaRole.LEADER, 1, self.zookeeper.isr
@@ -93,9 +93,9 @@ class StormState:
         return leader.leads()
 
     def _write(self, leader: StormReplica) -> str:
-        self._records_count += 1
-        leader.log.append((leader.epoch, self._records_count))
-        return f"broker {leader.broker_id} appends record {self._records_count} at offset {leader.end - 1}"
+        self._record_count += 1
+        leader.log.append((leader.epoch, self._record_count))
+        return f"broker {leader.broker_id} appends record {self._record_count} at offset {leader.end - 1}"
 
     def _can_fetch(self, follower: StormReplica) -> bool:
         if not follower.alive or follower.role is not ReplicaRole.FOLLOWER or follower.leader is None:

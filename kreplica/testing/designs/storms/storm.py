@@ -17,11 +17,11 @@ STEPS_MAX = 80
 class Storm:
     """The steps of one storm.
 
-    :param replicas_count: replication factor: 2 or 3.
+    :param replica_count: replication factor: 2 or 3.
     """
 
     design: StormDesign
-    replicas_count: int
+    replica_count: int
     steps: tuple[Step, ...]
 
 
@@ -43,8 +43,8 @@ class Replay:
 def draw_storm(design: StormDesign, seed: int, rules: Rules) -> Storm:
     """Draw steps until a violation or ``STEPS_MAX``; the same arguments give the same storm."""
     random = Random(f"{design.name}/{seed}")
-    replicas_count = random.choice((2, 3))
-    state = StormState(replicas_count, design, rules)
+    replica_count = random.choice((2, 3))
+    state = StormState(replica_count, design, rules)
     steps: list[Step] = []
     while len(steps) < STEPS_MAX:
         enabled = state.enabled()
@@ -54,12 +54,12 @@ def draw_storm(design: StormDesign, seed: int, rules: Rules) -> Storm:
             state.run(step)
         except Violation:
             break
-    return Storm(design, replicas_count, tuple(steps))
+    return Storm(design, replica_count, tuple(steps))
 
 
 def replay(storm: Storm, rules: Rules) -> Replay:
     """Run a storm; steps whose condition does not hold are skipped."""
-    state = StormState(storm.replicas_count, storm.design, rules)
+    state = StormState(storm.replica_count, storm.design, rules)
     lines: list[str] = []
     for step in storm.steps:
         try:
@@ -85,8 +85,8 @@ def minimize(storm: Storm, rules: Rules) -> Storm:
                 steps, removed = shorter, True
         if not removed or size > len(steps):
             size //= 2
-    return Storm(storm.design, storm.replicas_count, tuple(steps))
+    return Storm(storm.design, storm.replica_count, tuple(steps))
 
 
 def _kind(storm: Storm, steps: Sequence[Step], rules: Rules) -> str | None:
-    return replay(Storm(storm.design, storm.replicas_count, tuple(steps)), rules).kind
+    return replay(Storm(storm.design, storm.replica_count, tuple(steps)), rules).kind

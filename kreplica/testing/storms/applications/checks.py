@@ -30,8 +30,10 @@ def check_sent(sent: Mapping[bytes, Sent], logs: Mapping[TopicPartition, Log]) -
             first = locations.setdefault(value, partition)
             assert first is partition, f"{value[:20]!r} is in {first} and in {partition}"
             previous_number = last.get(send.producer, -1)
-            assert previous_number < send.number, f"{location}, after number {previous_number}"
-            assert not send.is_lost, f"{location}, which failed with {send.error}"
+            assert previous_number < send.number, (
+                f"{location}, after record number {previous_number} of the same producer"
+            )
+            assert not send.is_lost, f"{location}, but its send failed with {send.error}"
             assert record.key == send.key, f"{location} with key {record.key!r}, but it was sent with key {send.key!r}"
             if send.key is not None:
                 expected = partition_of_key(send.key, len(logs))

@@ -29,7 +29,7 @@ ABORT_CHANCE = 0.1
 PROCESSING_S_MAX = 0.5
 """Transactions are long enough that most faults of copiers interrupt one of them."""
 
-SLOW_CHANCE, SLOW_S_MAX = 0.05, 3.0
+SLOW_CHANCE, SLOW_PROCESSING_S_MAX = 0.05, 3.0
 RETRY_S = 0.2
 SEPARATOR = b" copies "
 
@@ -113,7 +113,7 @@ class Copier(Application):
         :raise Abort: at random.
         """
         is_slow = self.random.random() < SLOW_CHANCE
-        await self.sleep(self.random.uniform(0, SLOW_S_MAX if is_slow else PROCESSING_S_MAX))
+        await self.sleep(self.random.uniform(0, SLOW_PROCESSING_S_MAX if is_slow else PROCESSING_S_MAX))
         if self.random.random() < ABORT_CHANCE:
             raise Abort
 

@@ -83,7 +83,7 @@ class MemberHistory:
         self._may_overlap = may_overlap
         self._processed_early: dict[TopicPartition, set[int]] = {}
         self._last_started: dict[TopicPartition, Ownership] = {}
-        self._assignments_count = 0
+        self._assignment_count = 0
         self._owners_of_generation: dict[tuple[int, TopicPartition], str] = {}
         self._committed: dict[TopicPartition, int] = {}
         self._late_commits: dict[TopicPartition, int] = {}
@@ -100,8 +100,8 @@ class MemberHistory:
             other_owners = [other for other in owners if other != member and not self._may_overlap(other, member)]
             if other_owners:
                 self._contradicted(f"{partition} was assigned to {member} while {', '.join(other_owners)} owned it")
-            self._assignments_count += 1
-            owners[member] = Ownership(member, partition, self._assignments_count, self._committed_at_least(partition))
+            self._assignment_count += 1
+            owners[member] = Ownership(member, partition, self._assignment_count, self._committed_at_least(partition))
             self._late_commits.pop(partition, None)  # commits of earlier generations can no longer take effect
 
     def _committed_at_least(self, partition: TopicPartition) -> int:

@@ -13,7 +13,7 @@ from kreplica.testing.simulator.simulation import Host
 from kreplica.testing.storms.applications.application import Application
 from kreplica.testing.storms.applications.history import ReadHistory
 
-SLOW_CHANCE, SLOW_S_MAX = 0.01, 3.0
+PAUSE_CHANCE, PAUSE_S_MAX = 0.01, 3.0
 
 
 class Reader(Application):
@@ -44,8 +44,8 @@ class Reader(Application):
             await consumer.assign(dict.fromkeys(self._partitions, 0))
             async for record in consumer:
                 self._received(record)
-                if self.random.random() < SLOW_CHANCE:
-                    await self.sleep(self.random.uniform(0, SLOW_S_MAX))
+                if self.random.random() < PAUSE_CHANCE:
+                    await self.sleep(self.random.uniform(0, PAUSE_S_MAX))
 
     def _received(self, record: ConsumedRecord) -> None:
         key, value, history = record.topic_partition, record.value or b"", self.history

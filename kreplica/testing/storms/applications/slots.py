@@ -71,7 +71,7 @@ class ApplicationSlot:
     # --- operations --------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Start a process on the other host, whose process is killed; the current process continues as a zombie."""
+        """Kill any process on the other host and start a new one there; the current process continues as a zombie."""
         for application in self._applications.values():
             application.is_superseded = True
         self._forget_process_on(self.hosts[0])

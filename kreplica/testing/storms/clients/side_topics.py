@@ -42,7 +42,7 @@ SETTINGS = ("segment.bytes", "min.insync.replicas", "flush.messages", "retention
 
 
 class SideTopic:
-    """Expected state of the successive topics with one name.
+    """Expected state of the successive topics with the same name.
 
     :ivar settings: expected values of ``SETTINGS``.
     :ivar partitions_min: minimum number of partitions.
@@ -62,7 +62,7 @@ class SideTopic:
 
 
 class SideTopics:
-    """Companion of a run with the side topics; it watches ZooKeeper as soon as a side topic is requested."""
+    """The run's companion that manages its side topics; it watches ZooKeeper once a side topic is requested."""
 
     def __init__(self, run: ClusterRun) -> None:
         self._run = run
@@ -279,7 +279,7 @@ class SideTopics:
         assert exists in topic.exists.values, f"{topic.name} exists: {exists}; expected: {list(topic.exists.values)}"
         config = self._settings(topic.name)
         if not exists:
-            assert config is None, f"the settings of the deleted topic {topic.name} exist: {config}"
+            assert config is None, f"the settings of the deleted topic {topic.name} still exist: {config}"
             return
         if not topic.may_shrink:
             count = len(topic.current)

@@ -83,7 +83,7 @@ def expire_coordinator(run: ReplicatedRun, random: Random) -> None:
 
 
 def _random_slot(run: ReplicatedRun, random: Random) -> ApplicationSlot | None:
-    """Select the slot of a running application; workers are twice as probable, copiers three times."""
+    """Select the slot of a running application; workers are twice as likely, copiers three times as likely."""
     applications = applications_of(run)
     candidates = (*applications.slots, *applications.workers, *applications.copiers, *applications.copiers)
     slots = [slot for slot in candidates if slot.is_occupied]

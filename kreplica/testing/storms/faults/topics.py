@@ -16,7 +16,7 @@ from kreplica.testing.storms.replicated_run import ReplicatedRun
 
 Operation = Callable[[ReplicatedRun, Random], End | None]
 
-NAMES_COUNT = 3
+NAME_COUNT = 3
 FEWER_REPLICAS_CHANCE = 0.2
 WITH_ASSIGNMENT_CHANCE = 0.3
 ALL_SETTINGS_CHANCE = 0.3
@@ -88,7 +88,7 @@ def change_settings(run: ReplicatedRun, random: Random) -> None:
 
 
 def _names() -> list[str]:
-    return [f"side-{number}" for number in range(1, NAMES_COUNT + 1)]
+    return [f"side-{number}" for number in range(1, NAME_COUNT + 1)]
 
 
 def pick_or_create_topic(run: ReplicatedRun, random: Random) -> SideTopic | None:
