@@ -20,7 +20,7 @@ from OpenSSL import SSL
 from kreplica.security.tls.contexts import load_server_tls
 from kreplica.security.tls.development_ca import create_certificate, open_authority
 from kreplica.security.tls.options import TlsOptions
-from kreplica.server.transport.tls_socket import RECEIVED_BYTES, TlsSocket
+from kreplica.server.transport.tls_socket import RECEIVE_BYTES_MAX, TlsSocket
 
 RECORD_SIZES = (100, 350, 1024, 16 * 1024)
 TOTAL_BYTES = {"quick": 4_000_000, "full": 40_000_000}
@@ -181,7 +181,7 @@ def encrypted(client: SSL.Connection, record_size: int, total: int) -> list[byte
         client.send(record)
         parts.append(client.bio_read(2**15))
     data = b"".join(parts)
-    return [data[start : start + RECEIVED_BYTES] for start in range(0, len(data), RECEIVED_BYTES)]
+    return [data[start : start + RECEIVE_BYTES_MAX] for start in range(0, len(data), RECEIVE_BYTES_MAX)]
 
 
 def decrypt_us(server: Any, client: SSL.Connection, record_size: int, total: int) -> float:

@@ -13,7 +13,7 @@ from kreplica.security.tls.contexts import load_server_tls
 from kreplica.security.tls.development_ca import create_certificate, open_authority
 from kreplica.security.tls.options import TlsOptions
 from kreplica.server.transport import tls_socket
-from kreplica.server.transport.tls_socket import CHUNK_BYTES, RECEIVED_BYTES, SEND_BYTES_MAX, TlsSocket
+from kreplica.server.transport.tls_socket import CHUNK_BYTES, RECEIVE_BYTES_MAX, SEND_BYTES_MAX, TlsSocket
 from tests.support.memory_socket import MemorySocket
 
 BUFFER_BYTES = 256 * 1024
@@ -109,7 +109,7 @@ def test_receives_records_of_all_sizes(ends: Ends) -> None:
         received += ends.receive() or b""
         reads += 1
     assert received == DATA[:position]
-    assert reads <= 1 + (position + 40 * (len(sizes) + 10)) // RECEIVED_BYTES
+    assert reads <= 1 + (position + 40 * (len(sizes) + 10)) // RECEIVE_BYTES_MAX
     assert ends.receive() == b""
 
 
@@ -229,7 +229,7 @@ def test_renegotiation_is_refused(context: SSL.Context, monkeypatch: pytest.Monk
     ends.to_server()
     ends.wire.send_limit = 0
     monkeypatch.setattr(tls_socket, "UNSENT_BYTES_MAX", 10)
-    with pytest.raises(ConnectionAbortedError, match="the peer does not read"):
+    with pytest.raises(ConnectionAbortedError, match="the peer has not read"):
         ends.receive()
     ends.wire.send_limit = None
     assert ends.server.flush()

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from itertools import islice
 
 BURST_S = 50
-"""Time for which the unused rate of an address accumulates: 1,000 topics at 20 topics per second."""
+"""Time for which the unused allowance of an address accumulates: 1,000 topics at 20 topics per second."""
 
 
 class TopicCreationLimits:
@@ -26,7 +26,7 @@ class TopicCreationLimits:
         """Time at which the full burst of an address is available again; past times are removed."""
 
     def admit(self, address: str, count: int) -> int:
-        """Return the number of topics that may be created now; the caller reports their end to ``finished``."""
+        """Return the number of topics that may be created now; the caller calls ``finished`` when they end."""
         now_s = self._seconds()
         full_at_s = max(self._full_at_s.pop(address, now_s), now_s)
         available = int((BURST_S - (full_at_s - now_s)) * self._rate)

@@ -3,7 +3,7 @@
 * ``throttle_time``: how long a client is throttled: measured rates and token buckets
 * ``client_quotas``: the quotas of a broker's clients, and their use
 * ``muted_connections``: connections that are temporarily not read
-* ``throttling``, ``throttled_clients``, ``throttle_events``: throttle a client, and record it
+* ``throttling``, ``throttled_clients``, ``throttle_events``: throttle clients, and keep a record of it
 * ``throttled_handlers``: byte rates of producers and request percentages, for a table of handlers
 * ``fetch_quota``: byte rates of consumers
 * ``limited_mutations``: creations and deletions of partitions

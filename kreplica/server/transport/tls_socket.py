@@ -15,7 +15,7 @@ from OpenSSL._util import ffi, lib
 
 from kreplica.security.tls.handshake_errors import tls_reason
 
-RECEIVED_BYTES = 64 * 1024
+RECEIVE_BYTES_MAX = 64 * 1024
 """Maximum encrypted bytes per socket read; OpenSSL keeps a buffer of this size for each connection."""
 
 CHUNK_BYTES = 64 * 1024
@@ -28,7 +28,7 @@ UNSENT_BYTES_MAX = 4 * CHUNK_BYTES
 """Maximum encrypted bytes that wait for the socket.  Only a peer that reads nothing and constantly requests new keys
 (TLS 1.3) can exceed it."""
 
-_received = memoryview(bytearray(RECEIVED_BYTES))
+_received = memoryview(bytearray(RECEIVE_BYTES_MAX))
 _received_pointer = ffi.from_buffer(_received)
 _discarded = ffi.new("char[]", 2 * CHUNK_BYTES)
 _data = ffi.new("char **")
@@ -45,8 +45,8 @@ class TlsSocket:
     :ivar is_open: the handshake is complete.
     :ivar has_ended: the peer has ended the TLS connection, and all its data was returned.
     :ivar error: OpenSSL's error that ended the connection; None if there was none.
-    :ivar received: encrypted bytes of the last read.
-    :ivar unsent: encrypted bytes that wait until the socket is writable; ``flush`` sends them.
+    :ivar received: number of encrypted bytes of the last read.
+    :ivar unsent: number of encrypted bytes that wait until the socket is writable; ``flush`` sends them.
     """
 
     __slots__ = (
@@ -87,7 +87,7 @@ class TlsSocket:
 
     @property
     def connection(self) -> SSL.Connection:
-        """The TLS connection, for information about it."""
+        """The TLS connection, for querying its properties."""
         return self._connection
 
     # --- reading -----------------------------------------------------------------------------------------------------
@@ -98,12 +98,15 @@ class TlsSocket:
         The first calls perform the handshake.  The one that completes it raises ``BlockingIOError`` too, and must be
         followed by another call, since the client's first data may have arrived.
 
-        :param buffer: larger than ``RECEIVED_BYTES`` and one record of 16 KB together.
+        :param buffer: larger than ``RECEIVE_BYTES_MAX`` plus one record (16 KB).
         """
         return self._after_read(self._decrypt(buffer)) if self._receive() else 0
 
     def recvmsg_into(self, buffers: Sequence[memoryview]) -> tuple[int]:
-        """Fill several buffers like ``recv_into``; the last one has the size required there."""
+        """Fill several buffers like ``recv_into``.
+
+        :param buffers: the last one must be larger than ``RECEIVE_BYTES_MAX`` plus one record.
+        """
         if not self._receive():
             return (0,)
         size = 0
@@ -168,7 +171,7 @@ class TlsSocket:
         """Send what OpenSSL has written while it read, such as an alert."""
         self.flush()
         if self.unsent > UNSENT_BYTES_MAX:
-            raise ConnectionAbortedError(f"the peer does not read {self.unsent} bytes that it requested")
+            raise ConnectionAbortedError(f"the peer has not read {self.unsent} bytes that it requested")
         if not size and not self.has_ended:
             raise BlockingIOError
         return size
@@ -225,7 +228,7 @@ class TlsSocket:
     # --- closing -----------------------------------------------------------------------------------------------------
 
     def close_notify(self) -> bool:
-        """Send the end of the TLS connection, once; return True if all encrypted bytes are sent, or cannot be sent."""
+        """Send the close_notify alert, at most once; return True if all encrypted bytes are sent, or cannot be sent."""
         try:
             if not self._is_shut and self.error is None:
                 self._is_shut = True

@@ -1,4 +1,4 @@
-"""ApiVersions (key 18): lists the served APIs; the first request of most connections (KIP-35, KIP-511)."""
+"""ApiVersions (key 18): lists the served APIs; the first request on most connections (KIP-35, KIP-511)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kreplica.server.protocol.features import features_response
 from kreplica.server.protocol.handler_table import HandlerEntry
 from kreplica.server.protocol.request import Request
 
-SOFTWARE_FROM = 3
+SOFTWARE_VERSION_MIN = 3
 """First version in which clients send their software name and version."""
 
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
@@ -33,7 +33,7 @@ class ApiVersions:
     def __call__(self, request: Request) -> None:
         error = ErrorCode.NONE
         names: list[str | None] = [request.client_id]
-        if request.version >= SOFTWARE_FROM:
+        if request.version >= SOFTWARE_VERSION_MIN:
             for field in ("client_software_name", "client_software_version"):
                 name = request.body[field]
                 names.append(name)

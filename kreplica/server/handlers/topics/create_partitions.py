@@ -1,4 +1,4 @@
-"""CreatePartitions (key 37): adds partitions to topics, each with its own result."""
+"""CreatePartitions (key 37): adds partitions to topics; each topic has its own result."""
 
 from __future__ import annotations
 
