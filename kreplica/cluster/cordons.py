@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from kreplica.cluster import znodes
-from kreplica.cluster.json_documents import Reader, dump, load
+from kreplica.cluster.json_documents import ZnodeErrors, dump, load
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +33,6 @@ def decode_cordon(broker_id: int, data: bytes) -> Cordon:
         return Cordon()
     path = znodes.cordoned_path(broker_id)
     document = load(path, data)
-    with Reader(path):
+    with ZnodeErrors(path):
         since_ms = document.get("since_ms")
         return Cordon(None if since_ms is None else int(since_ms), str(document.get("reason") or ""))

@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from kreplica.cluster import znodes
-from kreplica.cluster.json_documents import Reader, dump, load
+from kreplica.cluster.json_documents import ZnodeErrors, dump, load
 from kreplica.cluster.uuids import uuid_from_text, uuid_text
 from kreplica.cluster.znodes import ZnodeError
 from kreplica.model import (
@@ -55,7 +55,7 @@ def decode_broker(broker_id: int, data: bytes, epoch: int) -> BrokerRegistration
     """
     path = znodes.broker_path(broker_id)
     document = load(path, data)
-    with Reader(path):
+    with ZnodeErrors(path):
         protocols = document.get("listener_security_protocol_map") or {}
         texts = document.get("endpoints") or [f"PLAINTEXT://{document['host']}:{document['port']}"]
         return BrokerRegistration(
@@ -104,7 +104,7 @@ def decode_topic(topic: str, data: bytes) -> TopicAssignment:
     """Parse a topic document of version 1 to 3; the topic id is zero if the document has none."""
     path = znodes.topic_path(topic)
     document = load(path, data)
-    with Reader(path):
+    with ZnodeErrors(path):
         return TopicAssignment(
             topic=topic,
             topic_id=uuid_from_text(document["topic_id"]) if document.get("topic_id") else ZERO_UUID,
@@ -167,7 +167,7 @@ def decode_partition_state(path: str, data: bytes, version: int) -> LeaderAndIsr
     if state is not None:
         return state
     document = load(path, data)
-    with Reader(path):
+    with ZnodeErrors(path):
         return LeaderAndIsr(
             leader=int(document["leader"]),
             leader_epoch=int(document["leader_epoch"]),
@@ -187,7 +187,7 @@ def encode_partitions(partitions: Iterable[TopicPartition]) -> bytes:
 def decode_partitions(path: str, data: bytes) -> tuple[TopicPartition, ...]:
     """Parse the data written by :func:`encode_partitions`."""
     document = load(path, data)
-    with Reader(path):
+    with ZnodeErrors(path):
         return tuple(TopicPartition(str(row["topic"]), int(row["partition"])) for row in document["partitions"])
 
 
@@ -199,7 +199,7 @@ def encode_reassignments(targets: Mapping[TopicPartition, Iterable[int]]) -> byt
 
 def decode_reassignments(data: bytes) -> dict[TopicPartition, tuple[int, ...]]:
     document = load(znodes.REASSIGN_PARTITIONS, data)
-    with Reader(znodes.REASSIGN_PARTITIONS):
+    with ZnodeErrors(znodes.REASSIGN_PARTITIONS):
         return {
             TopicPartition(str(row["topic"]), int(row["partition"])): tuple(map(int, row["replicas"]))
             for row in document["partitions"]
@@ -214,7 +214,7 @@ def encode_log_dir_event(broker_id: int) -> bytes:
 def decode_log_dir_event(path: str, data: bytes) -> int:
     """Return the broker id."""
     document = load(path, data)
-    with Reader(path):
+    with ZnodeErrors(path):
         return int(document["broker"])
 
 
@@ -225,7 +225,7 @@ def encode_controller(broker_id: int, timestamp_ms: int) -> bytes:
 def decode_controller(data: bytes) -> int:
     """Return the broker id of the controller."""
     document = load(znodes.CONTROLLER, data)
-    with Reader(znodes.CONTROLLER):
+    with ZnodeErrors(znodes.CONTROLLER):
         return int(document["brokerid"])
 
 
@@ -244,7 +244,7 @@ def encode_controller_epoch(epoch: int) -> bytes:
 
 
 def decode_controller_epoch(data: bytes) -> int:
-    with Reader(znodes.CONTROLLER_EPOCH):
+    with ZnodeErrors(znodes.CONTROLLER_EPOCH):
         return int(data)
 
 
@@ -258,7 +258,7 @@ def decode_broker_epochs(data: bytes) -> dict[int, int]:
     if not data:
         return {}
     document = load(znodes.BROKER_EPOCHS, data)
-    with Reader(znodes.BROKER_EPOCHS):
+    with ZnodeErrors(znodes.BROKER_EPOCHS):
         return {int(broker): int(epoch) for broker, epoch in document["epochs"].items()}
 
 
@@ -268,7 +268,7 @@ def encode_cluster_id(cluster_id: str) -> bytes:
 
 def decode_cluster_id(data: bytes) -> str:
     document = load(znodes.CLUSTER_ID, data)
-    with Reader(znodes.CLUSTER_ID):
+    with ZnodeErrors(znodes.CLUSTER_ID):
         return str(document["id"])
 
 
@@ -281,7 +281,7 @@ def decode_config(path: str, data: bytes) -> dict[str, str]:
     if not data:
         return {}
     document = load(path, data)
-    with Reader(path):
+    with ZnodeErrors(path):
         return {str(name): str(value) for name, value in document["config"].items()}
 
 
@@ -292,7 +292,7 @@ def encode_config_change(entity_type: str, name: str) -> bytes:
 def decode_config_change(path: str, data: bytes) -> tuple[str, str]:
     """Return the type and name of the changed entity; reads versions 1 and 2."""
     document = load(path, data)
-    with Reader(path):
+    with ZnodeErrors(path):
         if document["version"] == 1:
             return str(document["entity_type"]), str(document["entity_name"])
         return znodes.config_entity(document["entity_path"])
@@ -323,7 +323,7 @@ def next_producer_id_block(broker_id: int, current: bytes) -> ProducerIdBlock:
     first = 0
     if current:
         document = load(znodes.LATEST_PRODUCER_ID_BLOCK, current)
-        with Reader(znodes.LATEST_PRODUCER_ID_BLOCK):
+        with ZnodeErrors(znodes.LATEST_PRODUCER_ID_BLOCK):
             first = int(document["block_end"]) + 1
     last = first + PRODUCER_ID_BLOCK_SIZE - 1
     if last >= 2**63:

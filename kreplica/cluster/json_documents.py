@@ -36,8 +36,8 @@ def load_any(path: str, data: bytes) -> object:
     return document
 
 
-class Reader:
-    """Converts errors that occur while a document is read to a ``ZnodeError`` with the path."""
+class ZnodeErrors:
+    """Turns errors raised while a document is being read into a ``ZnodeError`` that names the path."""
 
     def __init__(self, path: str) -> None:
         self._path = path

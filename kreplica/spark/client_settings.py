@@ -110,12 +110,12 @@ class _SettingsReader:
         return self._get(name) or default
 
     def number(self, name: str, lowest: int, default: int) -> int:
-        found = number(self._get(name), PREFIX + name, lowest)
-        return default if found is None else found
+        value = number(self._get(name), PREFIX + name, lowest)
+        return default if value is None else value
 
     def seconds(self, name: str, default: float) -> float:
-        found = number(self._get(name), PREFIX + name, 0)
-        return default if found is None else found / 1000
+        value = number(self._get(name), PREFIX + name, 0)
+        return default if value is None else value / 1000
 
     def one_of(self, name: str, words: tuple[str, ...]) -> str:
         return choice(self._get(name), PREFIX + name, words, words[0])

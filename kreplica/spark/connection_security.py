@@ -12,14 +12,15 @@ from kreplica.client_core.options import ClientOptions
 from kreplica.errors import SettingsError
 
 PREFIX = "kafka."
-_NAMES = ("security.", "ssl.", "sasl.")
+_SECURITY_PREFIXES = ("security.", "ssl.", "sasl.")
 
 
 @dataclass(frozen=True, slots=True)
 class ConnectionSecurity:
-    """Security settings, named as in Kafka's Java clients; sent to executors, which read the files they refer to.
+    """Security settings, named as in Kafka's Java clients.
 
-    ``repr`` shows no values, because some of them are passwords.
+    They are sent to executors, which read the files that the settings refer to.  ``repr`` shows no values, because
+    some of them are passwords.
     """
 
     settings: tuple[tuple[str, str], ...] = field(default=(), repr=False)
@@ -75,4 +76,4 @@ def _secured_runtime(security: ConnectionSecurity) -> BlockingRuntime:
 
 def is_security_setting(name: str) -> bool:
     """Return True for settings such as ``security.protocol`` and ``ssl.truststore.location``."""
-    return name.startswith(_NAMES)
+    return name.startswith(_SECURITY_PREFIXES)

@@ -105,11 +105,11 @@ def _use_installed_modules() -> None:
     """Make workers import the installed modules, not the zipped ones, unless the user chose a Spark home or Python."""
     if "SPARK_HOME" in os.environ or os.environ["PYSPARK_PYTHON"] != sys.executable:
         return
-    found = find_spec("pyspark")
-    assert found is not None
-    assert found.origin is not None
+    spec = find_spec("pyspark")
+    assert spec is not None
+    assert spec.origin is not None
     with suppress(OSError):
-        os.environ["SPARK_HOME"] = str(unzipped_home(Path(found.origin).parent, _user_cache()))
+        os.environ["SPARK_HOME"] = str(unzipped_home(Path(spec.origin).parent, _user_cache()))
 
 
 def java_home(cache: Path | None = None) -> Path:
@@ -138,11 +138,11 @@ def java_home(cache: Path | None = None) -> Path:
 
 
 def _system_homes() -> list[Path]:
-    found = [Path(os.environ["JAVA_HOME"])] if os.environ.get("JAVA_HOME") else []
+    homes = [Path(os.environ["JAVA_HOME"])] if os.environ.get("JAVA_HOME") else []
     java = shutil.which("java")
     if java is not None:
-        found.append(Path(java).resolve().parent.parent)
-    return found
+        homes.append(Path(java).resolve().parent.parent)
+    return homes
 
 
 def _version(java: Path) -> int:

@@ -8,7 +8,7 @@ import pytest
 
 from kreplica.cluster import znodes
 from kreplica.controller.controller import Controller
-from kreplica.controller.effects.resumption import Found, Outcome, outcome_of, outcome_of_multi
+from kreplica.controller.effects.resumption import CurrentZnode, Outcome, outcome_of, outcome_of_multi
 from kreplica.model import TopicPartition
 from kreplica.zookeeper import Check, Create, Delete, Operation, SetData, Stat
 from tests.support.controller_scene import ControllerScene
@@ -123,7 +123,7 @@ def found(data: bytes = b"new", *, version: int = 0, czxid: int = BEFORE, mzxid:
         (Delete("/a"), found(czxid=AFTER), Outcome.UNKNOWN),
     ],
 )
-def test_outcome_of_one_operation(operation: Create | SetData | Delete, znode: Found, outcome: Outcome) -> None:
+def test_outcome_of_one_operation(operation: Create | SetData | Delete, znode: CurrentZnode, outcome: Outcome) -> None:
     """The znode shows whether the operation took effect after the last known transaction."""
     assert outcome_of(operation, znode, BEFORE) is outcome
 
@@ -134,7 +134,7 @@ def test_outcome_of_a_multi() -> None:
     not_applied, missing = (SetData("/c", b"new", 3), found(version=3)), (Create("/d", b"new"), None)
     absent, again = (Delete("/e"), None), (Delete("/f"), found(czxid=AFTER))
 
-    def outcome(*rows: tuple[Operation, Found]) -> Outcome:
+    def outcome(*rows: tuple[Operation, CurrentZnode]) -> Outcome:
         operations, znodes_found = zip((Check("/controller_epoch", 1), found()), *rows, strict=True)
         return outcome_of_multi(operations, znodes_found, BEFORE)
 

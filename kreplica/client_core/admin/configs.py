@@ -117,8 +117,8 @@ class Configs(RequestRouter):
         async def send(connection: BrokerConnection, share: list[ConfigResource]) -> Results[ConfigResource, None]:
             rows = [resource_row(each, configs=changes[each]) for each in share]
             response = await self._cluster.request(connection, api, {"resources": rows, "validate_only": validate_only})
-            found = _by_resource(response["responses"], share)
-            return {each: outcome(row, f"configs of {each}") for each, row in found}
+            responses = _by_resource(response["responses"], share)
+            return {each: outcome(row, f"configs of {each}") for each, row in responses}
 
         return await self._at_owners(changes, send, timeout_s)
 
@@ -148,5 +148,9 @@ def _owner(resource: ConfigResource, controller_id: int) -> int:
 def _by_resource(
     rows: Iterable[dict[str, Any]], requested: Iterable[ConfigResource]
 ) -> list[tuple[ConfigResource, dict[str, Any]]]:
-    found = {(row["resource_type"], row["resource_name"]): row for row in rows}
-    return [(each, found[each.kind, each.name]) for each in requested if (each.kind, each.name) in found]
+    rows_by_resource = {(row["resource_type"], row["resource_name"]): row for row in rows}
+    return [
+        (each, rows_by_resource[each.kind, each.name])
+        for each in requested
+        if (each.kind, each.name) in rows_by_resource
+    ]

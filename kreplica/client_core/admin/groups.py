@@ -150,8 +150,8 @@ class Groups(RequestRouter):
             return list(response["groups"])
 
         results = await self.at_all_brokers(send, timeout_s)
-        found = {row["group_id"]: _listing(row) for rows in results.values() for row in rows}
-        return [found[group_id] for group_id in sorted(found)]
+        listings = {row["group_id"]: _listing(row) for rows in results.values() for row in rows}
+        return [listings[group_id] for group_id in sorted(listings)]
 
     async def describe_groups(
         self, group_ids: Iterable[str], *, operations: bool = False, timeout_s: float | None = None

@@ -24,10 +24,10 @@ class Outcomes(Generic[K, V]):
     def __init__(self, outcomes: Mapping[K, V | ClientError]) -> None:
         self._all = dict(outcomes)
         self.succeeded: Mapping[K, V] = MappingProxyType(
-            {item: found for item, found in self._all.items() if not isinstance(found, ClientError)}
+            {item: outcome for item, outcome in self._all.items() if not isinstance(outcome, ClientError)}
         )
         self.failed: Mapping[K, ClientError] = MappingProxyType(
-            {item: found for item, found in self._all.items() if isinstance(found, ClientError)}
+            {item: outcome for item, outcome in self._all.items() if isinstance(outcome, ClientError)}
         )
 
     def __getitem__(self, item: K) -> V:
@@ -36,10 +36,10 @@ class Outcomes(Generic[K, V]):
         :raise KeyError: the item was not requested.
         :raise ClientError: the item's error.
         """
-        found = self._all[item]
-        if isinstance(found, ClientError):
-            raise found
-        return found
+        outcome = self._all[item]
+        if isinstance(outcome, ClientError):
+            raise outcome
+        return outcome
 
     def __iter__(self) -> Iterator[K]:
         return iter(self._all)

@@ -252,8 +252,8 @@ class RequestRouter:
             except ClientError as error:
                 return dict.fromkeys(share, error)
 
-        for found in await self._cluster.gather([send_one(target, share) for target, share in shares.items()]):
-            results |= found
+        for outcomes in await self._cluster.gather([send_one(target, share) for target, share in shares.items()]):
+            results |= outcomes
         return results
 
     async def one_by_one(self, items: list[K], send: Callable[[K], Awaitable[V]]) -> dict[K, V | ClientError]:

@@ -309,10 +309,10 @@ def _topic_reference(topic: str | UUID) -> dict[str, Any]:
 
 def _by_name_and_id(rows: Iterable[dict[str, Any]], parse: Callable[[dict[str, Any]], V]) -> dict[str | UUID, V]:
     """Return the parsed rows of a response, by name and by id."""
-    found: dict[str | UUID, V] = {}
+    parsed_rows: dict[str | UUID, V] = {}
     for row in rows:
-        found[row["name"]] = found[row.get("topic_id", ZERO_UUID)] = parse(row)
-    return found
+        parsed_rows[row["name"]] = parsed_rows[row.get("topic_id", ZERO_UUID)] = parse(row)
+    return parsed_rows
 
 
 def _name_or_id(row: dict[str, Any]) -> str:

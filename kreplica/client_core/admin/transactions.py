@@ -139,14 +139,14 @@ class Transactions(RequestRouter):
             return list(response["transaction_states"])
 
         results = await self.at_all_brokers(send, timeout_s)
-        found = {
+        listings = {
             row["transactional_id"]: TransactionListing(
                 row["transactional_id"], row["producer_id"], TransactionState(row["transaction_state"])
             )
             for rows in results.values()
             for row in rows
         }
-        return [found[each] for each in sorted(found)]
+        return [listings[each] for each in sorted(listings)]
 
     async def describe_transactions(
         self, transactional_ids: Iterable[str], *, timeout_s: float | None = None

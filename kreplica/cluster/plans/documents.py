@@ -20,7 +20,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from kreplica.cluster import znodes
-from kreplica.cluster.json_documents import Reader, dump, load
+from kreplica.cluster.json_documents import ZnodeErrors, dump, load
 from kreplica.cluster.plans.plan import (
     Action,
     Plan,
@@ -85,7 +85,7 @@ def decode_last_number(data: bytes) -> int:
     if not data:
         return 0
     document = load(znodes.PLANS, data)
-    with Reader(znodes.PLANS):
+    with ZnodeErrors(znodes.PLANS):
         return int(document["last_number"])
 
 
@@ -120,7 +120,7 @@ def decode_plan(plan_id: str, data: bytes) -> Plan:
     """
     path = znodes.plan_path(plan_id)
     document = load(path, data)
-    with Reader(path):
+    with ZnodeErrors(path):
         return Plan(
             plan_id=plan_id,
             kind=PlanKind(document["kind"]),
@@ -187,7 +187,7 @@ def decode_steps(path: str, data: bytes) -> tuple[Step, ...]:
     :raise ZnodeError: the data is malformed; the message contains the path and the reason.
     """
     document = load(path, data)
-    with Reader(path):
+    with ZnodeErrors(path):
         unknown = sorted({str(row[0]) for row in document["steps"]}.difference(_ACTIONS))
         if unknown:
             raise ValueError(f"unknown action {unknown[0]!r}; the actions are {', '.join(_ACTIONS)}")
@@ -220,7 +220,7 @@ def decode_outcomes(path: str, data: bytes) -> tuple[StepOutcome, ...]:
     :raise ZnodeError: the data is malformed; the message contains the path and the reason.
     """
     document = load(path, data)
-    with Reader(path):
+    with ZnodeErrors(path):
         reasons = {int(index): str(reason) for index, reason in (document.get("reasons") or {}).items()}
         unknown = sorted({letter for letter in document["steps"] if letter not in _STATES})
         if unknown:
@@ -250,7 +250,7 @@ def decode_progress(path: str, data: bytes) -> PlanProgress:
     :raise ZnodeError: the data is malformed; the message contains the path and the reason.
     """
     document = load(path, data)
-    with Reader(path):
+    with ZnodeErrors(path):
         started = document.get("started_at_ms")
         return PlanProgress(
             waiting=int(document["waiting"]),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kreplica.cluster import znodes
-from kreplica.cluster.json_documents import Reader, dump, load
+from kreplica.cluster.json_documents import ZnodeErrors, dump, load
 
 
 def encode_throttle(bytes_per_second: int | None) -> bytes:
@@ -22,7 +22,7 @@ def decode_throttle(data: bytes) -> int | None:
     if not data:
         return None
     document = load(znodes.PLAN_THROTTLE, data)
-    with Reader(znodes.PLAN_THROTTLE):
+    with ZnodeErrors(znodes.PLAN_THROTTLE):
         rate = document["bytes_per_second"]
         if rate is not None and (type(rate) is not int or rate < 1):
             raise ValueError(f"bytes_per_second must be a number above 0 or null, not {rate!r}")

@@ -183,12 +183,12 @@ class Bodies:
         }
 
     def _live_leaders(self, leaders: Collection[int]) -> list[Row]:
-        found = []
+        rows = []
         for leader in sorted(self._context.brokers.keys() & leaders):
             endpoint = self._context.brokers[leader].endpoint(self._listener)
             if endpoint is not None:
-                found.append({"broker_id": leader, "host_name": endpoint.host, "port": endpoint.port})
-        return found
+                rows.append({"broker_id": leader, "host_name": endpoint.host, "port": endpoint.port})
+        return rows
 
     def _live_brokers(self) -> list[Row]:
         return [

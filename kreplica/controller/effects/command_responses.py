@@ -57,9 +57,9 @@ class CommandResponse(NamedTuple):
         """
         if self.error is not ErrorCode.NONE:
             return dict.fromkeys(partitions, self.error)
-        found = {}
+        errors = {}
         for topic, partition, error in self.partition_errors:
             name = topic if isinstance(topic, str) else names.get(topic)
             if name:
-                found[TopicPartition(name, partition)] = error
-        return found
+                errors[TopicPartition(name, partition)] = error
+        return errors

@@ -43,7 +43,7 @@ LOSSES_MAX = 10
 The request itself may be the cause, for example if its response is too large.
 """
 
-Found = tuple[bytes, Stat] | None
+CurrentZnode = tuple[bytes, Stat] | None
 """Data and stat of a znode, or None if it does not exist."""
 
 
@@ -61,7 +61,7 @@ class Outcome(Enum):
 
 
 class Client(Protocol):
-    """The subset of the client's methods that a term uses."""
+    """The subset of the client's methods that a controller's term uses."""
 
     def exists(self, path: str, watch: Callable[[WatchEvent], None] | None = None) -> Deferred[Stat | None]: ...
 
@@ -134,8 +134,8 @@ class ResumingClient:
         await self._catch_up(operations[0])
         paths = [operation.path for operation in operations]
         results = await read_all(self, paths)
-        found = [result if isinstance(result, tuple) else None for result in results]
-        outcome = outcome_of_multi(operations, found, zxid)
+        znodes = [result if isinstance(result, tuple) else None for result in results]
+        outcome = outcome_of_multi(operations, znodes, zxid)
         log.warn(
             "controller: the connection to ZooKeeper was lost during a write of {count} operations ({path} ...); "
             "outcome: {outcome}",
@@ -144,7 +144,7 @@ class ResumingClient:
             outcome=outcome.value,
         )
         if outcome is Outcome.APPLIED:
-            return [_result(operation, znode) for operation, znode in zip(operations, found, strict=True)]
+            return [_result(operation, znode) for operation, znode in zip(operations, znodes, strict=True)]
         if outcome is Outcome.NOT_APPLIED:
             return await self._client.multi(operations).addErrback(self._resume, operations, losses + 1)
         assert failure.value is not None
@@ -160,17 +160,17 @@ class ResumingClient:
         await self.repeat_if_lost(lambda: self._client.multi([check]))
 
 
-def outcome_of_multi(operations: Sequence[Operation], found: Sequence[Found], zxid: int) -> Outcome:
+def outcome_of_multi(operations: Sequence[Operation], znodes: Sequence[CurrentZnode], zxid: int) -> Outcome:
     """Return APPLIED or NOT_APPLIED for a multi, or UNKNOWN if its znodes do not show which.
 
     A multi is atomic, so a single operation with a known outcome is sufficient.
 
-    :param found: the current znode of each operation.
+    :param znodes: the current state of each operation's znode.
     :param zxid: last transaction before the multi.
     """
     outcomes = {
         outcome_of(operation, znode, zxid)
-        for operation, znode in zip(operations, found, strict=True)
+        for operation, znode in zip(operations, znodes, strict=True)
         if not isinstance(operation, Check)
     }
     if Outcome.NOT_APPLIED in outcomes:
@@ -182,27 +182,27 @@ def outcome_of_multi(operations: Sequence[Operation], found: Sequence[Found], zx
     return Outcome.NOT_APPLIED if Outcome.MISSING in outcomes else Outcome.APPLIED
 
 
-def outcome_of(operation: Create | SetData | Delete, found: Found, zxid: int) -> Outcome:
+def outcome_of(operation: Create | SetData | Delete, znode: CurrentZnode, zxid: int) -> Outcome:
     """Derive the outcome of an operation from the current state of its znode.
 
     :param zxid: last transaction before the operation.
     """
     if isinstance(operation, Delete):
-        if found is None:
+        if znode is None:
             return Outcome.ABSENT
-        return Outcome.NOT_APPLIED if found[1].czxid <= zxid else Outcome.UNKNOWN
-    if found is None:
+        return Outcome.NOT_APPLIED if znode[1].czxid <= zxid else Outcome.UNKNOWN
+    if znode is None:
         return Outcome.MISSING
-    data, stat = found
-    has_data = data == (operation.data or b"")
+    data, stat = znode
+    data_matches = data == (operation.data or b"")
     if isinstance(operation, SetData) and operation.version != ANY_VERSION:
         if stat.version == operation.version + 1:  # only one write can replace a version
-            return Outcome.APPLIED if has_data else Outcome.NOT_APPLIED
+            return Outcome.APPLIED if data_matches else Outcome.NOT_APPLIED
         return Outcome.NOT_APPLIED if stat.version == operation.version else Outcome.UNKNOWN
     if stat.mzxid <= zxid:
         return Outcome.NOT_APPLIED
-    is_first = isinstance(operation, SetData) or stat.version == 0
-    return Outcome.APPLIED if has_data and is_first else Outcome.UNKNOWN
+    is_unchanged_since = isinstance(operation, SetData) or stat.version == 0
+    return Outcome.APPLIED if data_matches and is_unchanged_since else Outcome.UNKNOWN
 
 
 def _is_lost(failure: Failure) -> bool:
@@ -210,7 +210,7 @@ def _is_lost(failure: Failure) -> bool:
     return isinstance(failure.value, ConnectionLoss) and not isinstance(failure.value, NotSent)
 
 
-def _result(operation: Operation, found: Found) -> OperationResult:
-    if isinstance(operation, Check | Delete) or found is None:
+def _result(operation: Operation, znode: CurrentZnode) -> OperationResult:
+    if isinstance(operation, Check | Delete) or znode is None:
         return None
-    return Created(operation.path, found[1]) if isinstance(operation, Create) else found[1]
+    return Created(operation.path, znode[1]) if isinstance(operation, Create) else znode[1]

@@ -234,10 +234,10 @@ class StateWrites:
 
     async def _tree(self, *paths: str) -> list[str]:
         """Return the paths and everything below them, children first."""
-        found: list[str] = []
+        tree: list[str] = []
         level = list(paths)
         while level:
-            found = level + found
+            tree = level + tree
             read_results = await list_all(self._client, level)
             level = [
                 f"{parent}/{child}"
@@ -245,7 +245,7 @@ class StateWrites:
                 if isinstance(children, list)
                 for child in children
             ]
-        return found
+        return tree
 
     async def _write(self, units: list[list[Operation]]) -> list[ZooKeeperError | None]:
         """Write units of operations; return, for each unit, the conflicting error or None.
