@@ -91,7 +91,7 @@ def test_short_json_forms() -> None:
         (b'{"partition": true}', "partition: "),
         (b'{"timestamp_ms": 1.5}', "timestamp_ms: "),
         (b'{"headers": [1]}', "headers: expected a list of objects"),
-        (b'{"headers": [{"value": "v"}]}', "headers: expected a string as key"),
+        (b'{"headers": [{"value": "v"}]}', "headers: expected a string as the key"),
         (b'{"headers": [{"key": "\\ud800"}]}', "headers: "),
     ],
 )

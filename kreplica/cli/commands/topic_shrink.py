@@ -17,7 +17,7 @@ from kreplica.cli.terminal.parameter_types import Duration
               help=REMOVAL_WAIT_HELP)
 @plan_options
 def command(topic: str, partitions: int, wait_ms: int | None) -> dict[str, Any]:
-    """Remove the last partitions of a topic; PARTITIONS remain.  Same as `plan make remove-partitions`.
+    """Remove the last partitions of a topic, so that PARTITIONS remain.  Same as `plan make remove-partitions`.
 
     The removed partitions stay readable, but not writable, for the --wait period; then they are deleted.  Records
     that consumers have not read by then are lost.

@@ -17,7 +17,7 @@ _DECISIONS_SHOWN = 10
 
 @click.group()
 def command() -> None:
-    """Explain a state: the controller decisions that led to it, current blockers, and possible actions."""
+    """Explain why something is in its current state: controller decisions, current blockers, and possible actions."""
 
 
 @command.command()

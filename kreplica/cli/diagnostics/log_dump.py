@@ -1,4 +1,4 @@
-"""``kreplica log dump``: print the content of log files."""
+"""``kreplica log dump``: print the contents of log files."""
 
 from __future__ import annotations
 

@@ -30,10 +30,10 @@ class UnreadableJournal(click.ClickException):
 def command(path: Path, verbose: bool, until: int | None) -> None:
     """Replay the controller's journal in PATH and compare its decisions.
 
-    PATH is a file controller-journal-*.jsonl, or a directory with such files (a broker's first log directory).  The
-    recorded inputs are replayed through the controller code of this version, and each of its writes to ZooKeeper and
-    commands to brokers is compared with the journal.  If they differ, the command prints the first difference and exits
-    with status 1.
+    PATH is a controller-journal-*.jsonl file, or a directory that contains such files (a broker's first log directory).
+    The recorded inputs are replayed through the controller code of this version, and each of its writes to ZooKeeper
+    and commands to brokers is compared with the journal.  If they differ, the command prints the first difference and
+    exits with status 1.
     """
     disable_logging()  # the controller's log messages would hide the differences
     try:

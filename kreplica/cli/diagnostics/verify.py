@@ -46,7 +46,7 @@ def _parse_configs(_: click.Context, __: click.Parameter, texts: tuple[str, ...]
               help="After the workload, give up if there is no progress for this many seconds.")  # fmt: skip
 @click.option("--acks", type=click.Choice(["all", "1"]), default="all", help="Acknowledgements that producers require.")
 @click.option("--rate", "records_per_s", type=click.FloatRange(min=0, min_open=True), default=500.0,
-              help="Records per second, summed over all producers.")  # fmt: skip
+              help="Records per second in total, across all producers.")  # fmt: skip
 @click.option(
     "--batch", "batch_records", type=click.IntRange(1, 10_000), default=5, help="Average number of records per batch."
 )

@@ -70,7 +70,7 @@ def cluster_options(command: Callable[..., None]) -> Callable[..., None]:
         for name, short, text in _rows("optFlags")
     ]
     override = click.option("--override", "overrides", multiple=True, metavar="NAME=VALUE",
-                            help="A setting of all brokers; may be repeated.")  # fmt: skip
+                            help="A setting for all brokers; may be repeated.")  # fmt: skip
     check_port = next(row[4] for row in rows if row[0] == "zookeeper-port")
     old_port = click.option("--coordinator-port", type=_Checked(check_port), hidden=True)
     for option in reversed([options[0], *flags, *options[1:], override, old_port]):

@@ -82,8 +82,8 @@ def command(
 ) -> None:
     """Verify that all replicas are identical below the high watermark: checksums, offsets, leader epochs.
 
-    Reads TOPICS; by default, all topics, including internal ones.  The brokers may be running.  Exit status: 0 if all
-    replicas are identical, 1 if there are differences or some data could not be compared.
+    The command reads TOPICS; by default, all topics, including internal ones.  The brokers may be running.  Exit
+    status: 0 if all replicas are identical, 1 if there are differences or some data could not be compared.
 
     \b
     kreplica pipeline audit --log-dirs /data/1/a,/data/1/b --log-dirs /data/2

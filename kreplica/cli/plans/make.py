@@ -217,7 +217,7 @@ def add_partitions(topic: str, partitions: int) -> dict[str, Any]:
               help=REMOVAL_WAIT_HELP)
 @plan_options
 def remove_partitions(topic: str, partitions: int, wait_ms: int | None) -> dict[str, Any]:
-    """Remove the last partitions of a topic; PARTITIONS remain.
+    """Remove the last partitions of a topic, so that PARTITIONS remain.
 
     The removed partitions stay readable, but not writable, for the --wait period; then they are deleted.  Records
     that consumers have not read by then are lost.

@@ -140,7 +140,7 @@ def set_values(changes: tuple[tuple[str, str], ...]) -> None:
 @click.argument("name", required=False)
 @profile_option
 def edit(name: str | None) -> None:
-    """Open a profile, by default the current one, in the editor of $VISUAL or $EDITOR."""
+    """Open a profile, by default the current one, in the editor named by $VISUAL or $EDITOR."""
     profiles = read_profiles()
     before = _select(profiles, name)
     text = before.as_text()

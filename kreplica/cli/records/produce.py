@@ -44,8 +44,8 @@ IDLE_S = 0.02
 @click.option(
     "--partition",
     type=click.IntRange(min=0),
-    help="Partition of all records.  [default: the partition in the JSON object; otherwise chosen by key, and any "
-    "partition for records without a key]",
+    help="Partition for all records.  [default: the partition in the JSON object; otherwise chosen by key, or "
+    "arbitrarily if there is none]",
 )
 @click.option("--header", "headers", multiple=True, type=Setting(),
               help="A header that is added to each record; may be repeated.")  # fmt: skip
@@ -53,10 +53,10 @@ IDLE_S = 0.02
               "JSON, or text for the formats text and hex.  [default: raw]")  # fmt: skip
 @click.option("--value-format", metavar="FORMAT", help="Encode values, like --key-format.")
 @click.option("--schema-id", type=click.IntRange(1),
-              help="ID of the schema for values, for avro, protobuf and json-schema.")  # fmt: skip
+              help="ID of the value schema (avro, protobuf, json-schema).")  # fmt: skip
 @click.option("--subject", metavar="NAME", help="Subject whose latest schema is used for values.")
 @click.option("--message", metavar="NAME", help="Name of the Protobuf message of values.  [default: the first one]")
-@click.option("--key-schema-id", type=click.IntRange(1), help="ID of the schema for keys.")
+@click.option("--key-schema-id", type=click.IntRange(1), help="ID of the key schema.")
 @click.option("--key-subject", metavar="NAME", help="Subject whose latest schema is used for keys.")
 @registry_options
 @codec_option

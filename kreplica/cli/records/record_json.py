@@ -1,4 +1,4 @@
-"""Lossless conversion of records to JSON objects, with the members of messages in the REST API, and back.
+"""Lossless conversion between records and JSON objects, which have the same members as messages in the REST API.
 
 Bytes become text if they are valid UTF-8, otherwise base64; the member ``..._encoding`` contains the encoding.
 """
@@ -24,7 +24,7 @@ class BadRecord(Exception):
 class InputRecord(NamedTuple):
     """A record to write.
 
-    :param partition: None: chosen by key; any partition if there is no key.
+    :param partition: if None, chosen by key, or arbitrarily if there is no key.
     :param timestamp_ms: None for the current time.
     """
 
@@ -54,7 +54,7 @@ def record_document(record: ReadRecord) -> dict[str, Any]:
 
 
 def record_line(record: ReadRecord) -> bytes:
-    """Convert a record to a line of JSON, without line end; in ASCII, so that it does not depend on the locale."""
+    """Convert a record to a line of JSON, without a newline; in ASCII, so that it does not depend on the locale."""
     return json.dumps(record_document(record), separators=(",", ":")).encode("ascii")
 
 
@@ -65,7 +65,7 @@ Encode = Callable[[Any], "bytes | None"]
 def parse_line(line: bytes, encode_key: Encode | None = None, encode_value: Encode | None = None) -> InputRecord:
     """Parse a line; topic, offset and unknown members are ignored.
 
-    :param encode_key: encodes the key, which can then be any JSON; None for the text or base64 of its bytes.
+    :param encode_key: encodes the key, which may be any JSON value; if None, the key must be text or base64.
     :param encode_value: likewise for the value.
     :raise BadRecord: the line is not a valid record.
     """
@@ -128,7 +128,7 @@ def _headers(headers: Any) -> Headers:
 def _name(header: dict[str, Any]) -> str:
     name = header.get("key")
     if not isinstance(name, str):
-        raise BadRecord(f"headers: expected a string as key, not {_type_name(name)}")
+        raise BadRecord(f"headers: expected a string as the key, not {_type_name(name)}")
     try:
         name.encode(errors="surrogateescape")
     except UnicodeEncodeError as error:

@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 _PERMISSION = click.option(
     "--permission", type=click.Choice(["allow", "deny"]), help="Only ACLs that allow, or only ACLs that deny."
 )
-_PRINCIPAL = click.option("--principal", type=PrincipalName(), help="Only ACLs of this principal: User:alice.")
+_PRINCIPAL = click.option(
+    "--principal", type=PrincipalName(), help="Only ACLs of this principal, for example User:alice."
+)
 _OPERATION = click.option("--operation", type=Operation(), help="Only ACLs for this operation.")
 _HOST = click.option("--host", metavar="ADDRESS", help="Only ACLs for this client address.")
 

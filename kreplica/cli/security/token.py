@@ -67,7 +67,8 @@ def _print_tokens(screen: Screen, document: dict[str, Any]) -> None:
               help="User whose permissions the token has; by default, the user of this command.")  # fmt: skip
 @click.option("--renewer", "renewers", type=PrincipalName(), multiple=True,
               help="User who may renew the token; may be repeated.")  # fmt: skip
-@click.option("--max-lifetime", type=Duration(), help="Time after which the token can no longer be renewed: 12h, 7d.")
+@click.option("--max-lifetime", type=Duration(),
+              help="Time after which the token can no longer be renewed, for example 12h or 7d.")  # fmt: skip
 @click.option(
     "--client-config",
     type=click.Path(path_type=Path),
@@ -153,12 +154,12 @@ def renew(session: Session, token_id: str, *, period: int | None, dry_run: bool)
 
 @command.command()
 @_TOKEN
-@click.option("--after", type=Duration(), help="End the validity after this time instead of deleting the token.")
+@click.option("--after", type=Duration(), help="Let the token expire after this time instead of deleting it.")
 @yes_option
 @dry_run_option
 @with_session
 def expire(session: Session, token_id: str, *, after: int | None, yes: bool, dry_run: bool) -> None:
-    """Delete the token whose ID is TOKEN, or end its validity."""
+    """Delete the token whose ID is TOKEN, or let it expire after a given time."""
     if after is None and not dry_run:
         confirm(f"Delete token {token_id}?", yes=yes, session=session)
     body = {} if after is None else {"period_ms": after}

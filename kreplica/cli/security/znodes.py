@@ -26,7 +26,7 @@ def command() -> None:
 @command.command(short_help="Apply the ACLs of zookeeper.set.acl=true.")
 @_config
 def protect(config: Path) -> None:
-    """Apply to all znodes of the cluster the ACLs that new znodes get with zookeeper.set.acl=true.
+    """Give all znodes of the cluster the ACLs that new znodes get with zookeeper.set.acl=true.
 
     All brokers must already authenticate to ZooKeeper as the same user, and should create new znodes with ACLs
     (zookeeper.set.acl=true). Repeat the command if a broker without that setting was running.

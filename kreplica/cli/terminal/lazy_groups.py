@@ -14,9 +14,9 @@ HELP_OPTIONS = {"help_option_names": ["-h", "--help"]}
 
 
 class Subcommand(NamedTuple):
-    """A subcommand that is not imported yet.
+    """A subcommand that has not been imported yet.
 
-    :param module: name below ``kreplica.cli`` of the module that defines it as ``command``.
+    :param module: module that defines it as ``command``, relative to ``kreplica.cli``.
     :param help: one line for the help of the group.
     """
 
@@ -51,7 +51,7 @@ class LazyGroup(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Return the name, the command and its arguments.
 
-        :raise click.UsageError: the command is unknown; the error has a hint.
+        :raise click.UsageError: the command is unknown; the error includes a hint.
         """
         name = args[0]
         if not ctx.resilient_parsing and not name.startswith("-") and self.get_command(ctx, name) is None:
@@ -61,7 +61,7 @@ class LazyGroup(click.Group):
     def make_context(self, *arguments: Any, **options: Any) -> click.Context:
         """Parse the group's own options.
 
-        :raise click.UsageError: an option is unknown; the error has a hint.
+        :raise click.UsageError: an option is unknown; the error includes a hint.
         """
         try:
             return super().make_context(*arguments, **options)
@@ -71,7 +71,7 @@ class LazyGroup(click.Group):
     def invoke(self, ctx: click.Context) -> Any:
         """Parse and run a subcommand.
 
-        :raise click.UsageError: an option is unknown; the error has a hint.
+        :raise click.UsageError: an option is unknown; the error includes a hint.
         """
         try:
             return super().invoke(ctx)

@@ -54,7 +54,7 @@ from kreplica.transfer.topics import (
 @click.option("--transactional", metavar="ID",
               help="Write in transactions with this transactional ID.  Each transaction also commits the offsets of "
               "the source, so that the same command resumes without duplicates.")  # fmt: skip
-@click.option("--verify", is_flag=True, help="Finally, read the copied records back, and compare counts and checksums.")
+@click.option("--verify", is_flag=True, help="After copying, read the records back, and compare counts and checksums.")
 @codec_option
 def command(
     source: str,

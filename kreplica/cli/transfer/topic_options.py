@@ -15,7 +15,9 @@ from kreplica.transfer.topics import TopicCreation
 _COUNT = click.IntRange(min=1)
 
 by_key_option = click.option(
-    "--by-key", is_flag=True, help="Choose the partition of each record by its key instead of keeping it."
+    "--by-key",
+    is_flag=True,
+    help="Choose the partition of each record by its key instead of keeping the original partition.",
 )
 read_uncommitted_option = click.option(
     "--read-uncommitted", is_flag=True, help="Include records of open and aborted transactions."

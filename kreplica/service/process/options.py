@@ -123,7 +123,8 @@ class StandaloneOptions(_Options):
         ["port", "p", 9092, "the first broker's port", _port],
         ["admin-port", None, 8080, "the admin API's port", _port],
         ["zookeeper-port", None, 2181, "port of the embedded ZooKeeper server", _port],
-        ["bootstrap-port", None, None, "port that all brokers share, with --processes: one address for clients", _port],
+        ["bootstrap-port", None, None, "with --processes: a port that all brokers share, so that clients need only one "
+         "address", _port],
         ["first-broker-id", None, 1, "ID of the first broker; the others get the following IDs", _broker_id],
         ["advertised-host", None, "127.0.0.1", "host to advertise", _host],
         ["interface", "i", "127.0.0.1", "address on which the brokers and the admin API listen", _interface],
