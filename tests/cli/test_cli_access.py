@@ -202,7 +202,7 @@ def test_deleted_user(admin, kreplica):
 
 
 def test_why_access(admin, kreplica):
-    """The output has the decision, its reason, and the ACL responsible for it."""
+    """The output shows the decision, its reason, and the ACL responsible for it."""
     question = {"principal": "User:alice", "host": "*", "operation": "read"}
     document = {**question, "resource_type": "topic", "resource_name": "orders", "allowed": True}
     other = {**ROW, "operation": "write"}

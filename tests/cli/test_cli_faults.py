@@ -43,7 +43,7 @@ def test_cluster_without_zookeeper(admin, kreplica):
 
 
 def test_faults_in_the_list_of_brokers(admin, kreplica):
-    """The list has the number of faults per broker, followed by the faults."""
+    """The list shows the number of faults per broker, followed by the faults."""
     healthy = {**ROW, "broker_id": 1, "faults": []}
     admin.answers["GET /v1/brokers"] = {"brokers": [healthy, ROW], "next": None, "total": 2, "problems": []}
     lines = kreplica("broker", "list", "--fields", "broker_id,state,faults").stdout.splitlines()

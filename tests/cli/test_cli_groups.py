@@ -17,7 +17,7 @@ OFFSETS = {
 
 
 def test_groups_are_listed(admin, kreplica):
-    """The list has the groups of all coordinators, and a notice if one did not respond."""
+    """The list shows the groups of all coordinators, and a notice if one did not respond."""
     row = {"group": "kitchen", "type": "consumer", "state": "Stable", "coordinator": 2, "members": 3,
            "topics": ["orders"], "partitions": 6, "lag": 70, "partitions_without_commit": 2,
            "status": "WARN"}  # fmt: skip
@@ -31,7 +31,7 @@ def test_groups_are_listed(admin, kreplica):
 
 
 def test_group_is_described(admin, kreplica):
-    """The output has the members and their partitions."""
+    """The output shows the members and their partitions."""
     member = {"member_id": "m-1", "client_id": "c", "client_host": "/127.0.0.1", "instance_id": None,
               "assignment": [{"topic": "orders", "partitions": [0, 2]}]}  # fmt: skip
     admin.answers["GET /v1/groups/kitchen"] = {"group": "kitchen", "type": "classic", "protocol_type": "consumer",
@@ -43,7 +43,7 @@ def test_group_is_described(admin, kreplica):
 
 
 def test_lag(admin, kreplica):
-    """The output has the lag and status per partition."""
+    """The output shows the lag and status per partition."""
     row = {"topic": "orders", "partition": 0, "committed_offset": 4, "committed_leader_epoch": 0,
            "committed_at_ms": 1_790_000_000_000, "metadata": "", "log_end_offset": 10, "lag": 6,
            "status": "STOPPED"}  # fmt: skip

@@ -83,7 +83,7 @@ def test_each_list_has_a_limit(admin, kreplica, words, path, members):
 
 
 def test_connections(admin, kreplica):
-    """A row has the client, its library, its user, rates and requests in flight."""
+    """A row shows the client, its library, its user, rates and requests in flight."""
     row = {"address": "10.0.0.7:51000", "client_id": "shop", "software_name": "librdkafka", "software_version": "2.6.1",
            "user": "User:alice", "listener": "SASL_SSL", "bytes_in_rate": 2048.0, "bytes_out_rate": None,
            "in_flight": 2, "idle_ms": 1500, "opened_at_ms": 1_790_000_000_000}  # fmt: skip

@@ -63,7 +63,7 @@ def run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Run:
 
 
 def test_replicas_agree(run: Run) -> None:
-    """If replicas agree, the exit status is 0, and the output has a line per broker and a conclusion."""
+    """If replicas agree, the exit status is 0, and the output shows a line per broker and a conclusion."""
     result = run("--log-dirs", "/a,/b")
     assert result.exit_code == 0, result.output
     lines = result.stdout.splitlines()

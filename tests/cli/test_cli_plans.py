@@ -162,7 +162,7 @@ def test_aliases(admin, kreplica, words, kind):
 
 
 def test_failed_plan(admin, kreplica):
-    """If the plan fails, the output has the reason, and the exit status is not 0."""
+    """If the plan fails, the output shows the reason, and the exit status is not 0."""
     admin.answers[f"GET /v1/plans/{PLAN_ID}"] = [plan(), plan("failed", reason="broker 2 is gone")]
     done = kreplica("plan", "watch", PLAN_ID)
     assert done.exit_code == 1
@@ -257,7 +257,7 @@ def test_ctrl_c_during_a_request(admin):
 
 
 def test_plans_are_listed_and_shown(admin, kreplica):
-    """The list has a row per plan; a single plan is shown with its moves on request."""
+    """The list shows one row per plan; a single plan is shown with its moves on request."""
     admin.answers["GET /v1/plans"] = {"plans": [plan("failed", number=2), plan()], "next": None}
     lines = kreplica("plan", "list").stdout.splitlines()
     assert [line.split()[:3] for line in lines[1:]] == [

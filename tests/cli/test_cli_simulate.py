@@ -32,7 +32,7 @@ Simulate = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
 def test_one_seed(simulate: Simulate) -> None:
-    """The output has the plan, the operations, the speed, and the result."""
+    """The output shows the plan, the operations, the speed, and the result."""
     done = simulate("--seed", "1", *SHORT)
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("seed 1: seconds=5 brokers=")
@@ -50,7 +50,7 @@ def test_trace_is_reproducible(simulate: Simulate, tmp_path: Path) -> None:
 
 
 def test_many_seeds(simulate: Simulate) -> None:
-    """The output has the number of seeds, the simulated hours, and the speed."""
+    """The output shows the number of seeds, the simulated hours, and the speed."""
     done = simulate("--seeds", "1-6", "--jobs", "2", *SHORT)
     assert done.returncode == 0, done.stderr
     assert "6 storms, 6 clean, 0 failed" in done.stdout

@@ -21,7 +21,7 @@ def config(name, value, *, default="1", sensitive=False):
 
 
 def test_topics_are_listed(admin, kreplica):
-    """A row has the size, load, retention and health of a topic; an unknown value is a dash."""
+    """A row shows the size, load, retention and health of a topic; an unknown value is shown as a dash."""
     load = {"records": 1200, "size_bytes": 2048, "bytes_in_rate": 1536.0, "bytes_out_rate": 0,
             "retention_ms": 604_800_000, "cleanup_policy": "delete", "groups": 2}  # fmt: skip
     healthy = {**TOPIC, **load, "health": "healthy"}
@@ -45,7 +45,7 @@ def test_no_topics(admin, kreplica):
 
 
 def test_topic_is_described(admin, kreplica):
-    """The output has the replicas of each partition, and the topic's own settings."""
+    """The output shows the replicas of each partition, and the topic's own settings."""
     admin.answers["GET /v1/topics/orders"] = {**TOPIC, "configs": [config("a", "1"), config("retention.ms", "5")]}
     odd = {**PARTITION, "leader": None, "isr": [2], "offline_replicas": [1], "adding": [3], "read_only": True}
     admin.answers["GET /v1/topics/orders/partitions"] = {"partitions": [odd], "next": None}
@@ -100,11 +100,11 @@ DELETED = {"topic": "orders", "partitions": [{"partition": 0, "before": 5, "afte
 
 
 def test_records_are_deleted_after_confirmation(admin, kreplica):
-    """The output has the log start offsets before and after; a dry run needs no confirmation."""
+    """The output shows the log start offsets before and after; a dry run needs no confirmation."""
     admin.answers["DELETE /v1/topics/orders/messages"] = {**DELETED, "dry_run": True}
     shown = kreplica("topic", "delete-records", "orders", "--all", "--dry-run").stdout.splitlines()
     assert [line.split() for line in shown[1:3]] == [["0", "5", "12", "7"], ["1", "3", "3", "0"]]
-    assert shown[-1] == "Nothing was changed (--dry-run): 7 offsets of orders would be deleted."
+    assert shown[-1] == "Nothing was changed (--dry-run): 7 offsets would be deleted from orders."
     assert admin.last.query == {"before": "latest", "dry_run": "true"}
     admin.answers["DELETE /v1/topics/orders/messages"] = {**DELETED, "dry_run": False}
     admin.requests.clear()
@@ -112,7 +112,7 @@ def test_records_are_deleted_after_confirmation(admin, kreplica):
     assert "Delete records of topic orders?" in refused.stderr
     assert not admin.requests
     done = kreplica("topic", "delete-records", "orders", "--offset", "12", "-p", "0", "--yes")
-    assert done.stdout.splitlines()[-1] == "Deleted 7 offsets of orders."
+    assert done.stdout.splitlines()[-1] == "Deleted 7 offsets from orders."
     assert admin.last.query == {"before": "offset:12", "partition": "0", "dry_run": "false"}
     kreplica("topic", "delete-records", "orders", "--time", "1700000000000", "--yes")
     assert admin.last.query["before"] == "timestamp:1700000000000"
@@ -122,7 +122,7 @@ def test_records_are_deleted_after_confirmation(admin, kreplica):
 
 
 @pytest.mark.parametrize("words", [(), ("--all", "--offset", "1")])
-def test_one_position_of_deleted_records(admin, kreplica, words):
+def test_exactly_one_position_is_required(admin, kreplica, words):
     done = kreplica("topic", "delete-records", "orders", *words)
     assert done.exit_code == 2
     assert "specify exactly one of --all, --time, --older-than, --offset" in done.stderr
@@ -130,25 +130,25 @@ def test_one_position_of_deleted_records(admin, kreplica, words):
 
 def test_partitions_are_added(admin, kreplica):
     """The argument is the total number of partitions."""
-    with_batch = {"name": "orders", "partitions": 8, "assignment": {}, "led": True, "dry_run": False, "znodes": []}
-    admin.answers["PATCH /v1/topics/orders"] = with_batch
+    grown_topic = {"name": "orders", "partitions": 8, "assignment": {}, "led": True, "dry_run": False, "znodes": []}
+    admin.answers["PATCH /v1/topics/orders"] = grown_topic
     assert kreplica("topic", "grow", "orders", "8").stdout == "Topic orders now has 8 partitions.\n"
     assert admin.last.body == {"partitions": 8}
 
 
 def test_topic_settings(admin, kreplica):
-    """The output has the topic's own settings or the requested ones; secrets are hidden."""
+    """The output shows the topic's own settings or the requested ones; secrets are hidden."""
     rows = [config("a", "1"), config("b", "2"), config("c", None, sensitive=True)]
     admin.answers["GET /v1/configs/topics/orders"] = {"configs": rows}
 
-    def names(*words):
+    def shown_settings(*words):
         lines = kreplica("topic", "config", "get", "orders", *words).stdout.splitlines()
         return [line.split()[:2] for line in lines if not line.startswith("SETTING")]
 
-    assert names() == [["b", "2"], ["c", "(hidden)"]]
-    assert names("a") == [["a", "1"]]
-    assert names("--all") == [["a", "1"], ["b", "2"], ["c", "(hidden)"]]
-    assert names("a", "nonsense") == [["Unknown", "setting:"], ["a", "1"]]
+    assert shown_settings() == [["b", "2"], ["c", "(hidden)"]]
+    assert shown_settings("a") == [["a", "1"]]
+    assert shown_settings("--all") == [["a", "1"], ["b", "2"], ["c", "(hidden)"]]
+    assert shown_settings("a", "nonsense") == [["Unknown", "setting:"], ["a", "1"]]
     admin.answers["PATCH /v1/configs/topics/orders"] = {"configs": rows, "dry_run": False, "znodes": []}
     done = kreplica("topic", "config", "set", "orders", "a=1", "b=x=y")
     assert admin.last.body == {"set": {"a": "1", "b": "x=y"}, "remove": []}
@@ -202,7 +202,7 @@ def test_partitions_with_problems(admin, kreplica):
 
 
 def test_one_partition(admin, kreplica):
-    """A partition is shown without the values that are unknown."""
+    """Unknown values are omitted."""
     document = {**PARTITION, "controller_epoch": 2, "partition_epoch": 9, "written_at_ms": 1_790_000_000_000,
                 "eligible_leader_replicas": [], "start_offset": 5, "end_offset": 90, "size_bytes": 2048}  # fmt: skip
     admin.answers["GET /v1/topics/orders/partitions/3"] = document
@@ -218,7 +218,7 @@ BROKER = {"broker_id": 2, "live": True, "rack": "r1", "endpoints": ["PLAINTEXT:/
 
 
 def test_brokers(admin, kreplica):
-    """The output has live, cordoned and missing brokers, and the controller."""
+    """The output shows live, cordoned and missing brokers, and the controller."""
     dead = {**BROKER, "broker_id": 3, "live": False, "endpoints": [], "admin_url": None, "is_controller": False,
             "cordoned": False}  # fmt: skip
     rows = [{**each, "faults": []} for each in (BROKER, dead)]
@@ -246,7 +246,7 @@ def test_broker_is_cordoned_and_uncordoned(admin, kreplica):
 
 
 def test_elections(admin, kreplica):
-    """The output has the result for each partition; a failure sets the exit status."""
+    """The output shows the result for each partition; a failure sets the exit status."""
     fine = {"topic": "orders", "partition": 0, "leader": 1, "error": None}
     admin.answers["POST /v1/elections"] = {"type": "preferred", "partitions": [fine], "dry_run": False, "znodes": []}
     assert kreplica("election", "preferred").exit_code == 0

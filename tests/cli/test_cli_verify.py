@@ -133,7 +133,7 @@ def verdict(lost: int = 0, *, kept: bool = True, **changes: Any) -> Verdict:
 
 
 def test_clean_verdict() -> None:
-    """For a clean run, the output has statistics, a table of all anomalies, and the conclusion."""
+    """For a clean run, the output shows statistics, a table of all anomalies, and the conclusion."""
     text = text_of(verdict(errors={"ConnectionLost": 3}))
     assert "topic t: 2 partitions, 3 replicas on 3 brokers, min.insync.replicas=2, acks=all" in text
     assert "5,000 of 5,000 records acknowledged in 10 s (500/s, 0.20 MB/s), 15,000 read" in text
@@ -143,7 +143,7 @@ def test_clean_verdict() -> None:
 
 
 def test_failed_verdict() -> None:
-    """For a failed run, the output has the number of anomalies and a few examples."""
+    """For a failed run, the output shows the number of anomalies and a few examples."""
     text = text_of(verdict(lost=100))
     assert "b'0' was acknowledged to producer-0.0 but never read; other records were read up to 101" in text
     assert text.count("was acknowledged to producer-0.0") == 5

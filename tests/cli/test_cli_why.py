@@ -41,7 +41,7 @@ WHY = {
     ],
 )
 def test_why(admin, kreplica, words, path):
-    """The output has the state, its causes, remedies, and the last decision."""
+    """The output shows the state, its causes, remedies, and the last decision."""
     admin.answers[f"GET {path}"] = WHY
     lines = [line.rstrip() for line in kreplica("why", *words).stdout.splitlines()]
     assert lines[0] == WHY["summary"]

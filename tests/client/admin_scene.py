@@ -114,8 +114,8 @@ class AdminScene:
             "member_id": joined["member_id"],
             "group_instance_id": instance_id,
         }
-        shares = [{"member_id": joined["member_id"], "assignment": assignment}]
-        sync = member | {"protocol_type": "consumer", "protocol_name": "range", "assignments": shares}
+        assignments = [{"member_id": joined["member_id"], "assignment": assignment}]
+        sync = member | {"protocol_type": "consumer", "protocol_name": "range", "assignments": assignments}
         await self.request_coordinator(CoordinatorKind.GROUP, group_id, messages.SYNC_GROUP, sync)
         return str(joined["member_id"])
 

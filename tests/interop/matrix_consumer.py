@@ -12,7 +12,7 @@ from kreplica.client.admin import Admin
 from kreplica.model import TopicPartition
 
 SUBJECT = "consumer"
-SOME = [b"%d" % number for number in range(10)]
+VALUES = [b"%d" % number for number in range(10)]
 FIRST_MS = 1_700_000_000_000
 
 
@@ -28,7 +28,7 @@ async def create_filled_topic(world: World, partitions: int = 1, count: int = 10
 
 
 @scenario(
-    SUBJECT, "reads from the beginning, an offset and the end", ([*SOME], SOME[7:], [b"new"], (10, 10, 11))
+    SUBJECT, "reads from the beginning, an offset and the end", ([*VALUES], VALUES[7:], [b"new"], (10, 10, 11))
 )
 async def starts(world: World) -> object:
     topic = await create_filled_topic(world)
@@ -111,7 +111,7 @@ async def beyond_the_log(world: World, policy: OffsetReset, offset: int) -> obje
         return await outcome_of(values())
 
 
-@scenario(SUBJECT, "offset out of range: reset to earliest", SOME[5:])
+@scenario(SUBJECT, "offset out of range: reset to earliest", VALUES[5:])
 async def reset_to_first(world: World) -> object:
     return await beyond_the_log(world, OffsetReset.EARLIEST, 2)
 
@@ -167,7 +167,7 @@ async def _assign_and_read(consumer: Consumer, place: TopicPartition) -> list[ob
     return await read_some(consumer, 1)  # type: ignore[return-value]
 
 
-@scenario(SUBJECT, "iterates over records and batches", (SOME, True))
+@scenario(SUBJECT, "iterates over records and batches", (VALUES, True))
 async def iterating(world: World) -> object:
     topic = await create_filled_topic(world)
     place = TopicPartition(topic, 0)
@@ -217,4 +217,4 @@ async def concurrent_handlers(world: World) -> object:
         going.addErrback(lambda _: None)
         await world.wait_until(lambda: all(len(values) == 10 for values in seen.values()))
         going.cancel()
-    return all(values == SOME for values in seen.values()), most
+    return all(values == VALUES for values in seen.values()), most

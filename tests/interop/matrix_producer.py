@@ -17,7 +17,7 @@ from kreplica.model import TopicPartition
 from kreplica.wire.batches import TimestampType
 
 SUBJECT = "producer"
-SOME = [b"%d" % number for number in range(100)]
+VALUES = [b"%d" % number for number in range(100)]
 
 JAVA_PARTITIONS = {"": 1, "a": 4, "key-0": 1, "key-1": 0, "key-2": 2, "schlüssel": 6, "0123456789": 8, "x" * 100: 8}
 """Partitions that Kafka's Java producer selects for these keys in a topic of this size."""
@@ -28,10 +28,10 @@ JAVA_PARTITIONS_COUNT = 10
 async def acks(number: int, world: World) -> object:
     topic = await world.topic()
     async with Producer(world.cluster, ProducerOptions(acks=number)) as producer:
-        written = await gather_results([producer.send(topic, value) for value in SOME])
-    while (values := await read_values(world, topic)) != SOME:
-        assert len(values) < len(SOME), "more records than were written"
-    return [each.offset for each in written] == list(range(len(SOME))), {each.offset < 0 for each in written}
+        written = await gather_results([producer.send(topic, value) for value in VALUES])
+    while (values := await read_values(world, topic)) != VALUES:
+        assert len(values) < len(VALUES), "more records than were written"
+    return [each.offset for each in written] == list(range(len(VALUES))), {each.offset < 0 for each in written}
 
 
 scenario(SUBJECT, "acks=all returns offsets", (True, {False}))(partial(acks, -1))
@@ -90,7 +90,7 @@ async def java_partitions(world: World) -> object:
 async def sticky(world: World) -> object:
     topic = await world.topic(6)
     async with Producer(world.cluster, ProducerOptions(linger_s=0.02)) as producer:
-        written = await gather_results([producer.send(topic, value) for value in SOME])
+        written = await gather_results([producer.send(topic, value) for value in VALUES])
         later = await gather_results([producer.send(topic, bytes(1000)) for _ in range(200)])
     return len({each.partition for each in written}), len({each.partition for each in later}) > 1
 
@@ -202,10 +202,10 @@ async def wrong_time(world: World) -> object:
 async def closing(world: World) -> object:
     topic = await world.topic()
     producer = Producer(world.cluster, ProducerOptions(linger_s=30.0))
-    sent = [producer.send(topic, value) for value in SOME]
+    sent = [producer.send(topic, value) for value in VALUES]
     await producer.close()
     await gather_results(sent)
-    return await read_values(world, topic) == SOME, await outcome_of(producer.send(topic, b"late"))
+    return await read_values(world, topic) == VALUES, await outcome_of(producer.send(topic, b"late"))
 
 
 @scenario(SUBJECT, "transactional and other producers write to the same topic", [b"1", b"2", b"3"])

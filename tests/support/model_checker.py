@@ -106,10 +106,10 @@ def _run(arguments: list[str], library: Path, temporary: str) -> Result:
     options = ["-XX:+UseParallelGC", "-XX:TieredStopAtLevel=4", MEMORY, f"-DTLA-Library={library}"]
     options.append(f"-Djava.io.tmpdir={temporary}")  # where TLC unpacks its standard modules
     tlc = ["-cp", str(jar()), "tlc2.TLC", "-terse", *arguments]
-    ran = subprocess.run(
+    completed = subprocess.run(
         [java, *options, *tlc], cwd=MODELS, capture_output=True, text=True, timeout=SECONDS_MAX, check=False
     )
-    return _result(ran.stdout + ran.stderr)
+    return _result(completed.stdout + completed.stderr)
 
 
 def _result(output: str) -> Result:

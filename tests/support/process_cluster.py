@@ -147,9 +147,9 @@ class ProcessCluster:
 
         :raise OSError: no broker responds.
         """
-        asked = [self.brokers[of]] if of is not None else self.answering
+        candidates = [self.brokers[of]] if of is not None else self.answering
         last: Exception = ConnectionError("no broker runs")
-        for broker in asked:
+        for broker in candidates:
             try:
                 with self.connect(broker) as client:
                     return client.request(api, body, version=version)

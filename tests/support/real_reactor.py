@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 # Time for sockets that a test has just closed to disappear; those that remain are reported as leaked.
 CLOSING_TIME_S = 0.25
-CLEANING_ROUNDS_MAX = 10
+CLEANUP_ROUNDS_MAX = 10
 
 
 class LeftBehind(AssertionError):
@@ -89,7 +89,7 @@ def _left_behind(reactor: Any) -> list[str]:
 def _clean(reactor: Any) -> list[str]:
     left = _left_behind(reactor)
     failure: Any = Failure  # Twisted annotates its constructor only in some versions
-    for _ in range(CLEANING_ROUNDS_MAX):
+    for _ in range(CLEANUP_ROUNDS_MAX):
         # A closed connection may open the next one, so sockets are closed before timers, until nothing is left.
         for descriptor in _sockets(reactor):
             reactor.removeReader(descriptor)

@@ -135,8 +135,8 @@ def committed_count(cluster, group, topic, before):
     """Return the number of records that the group has committed, or ``before`` while its coordinator moves."""
     consumer = Consumer({"bootstrap.servers": cluster.bootstrap_servers, "group.id": group})
     try:
-        asked = [TopicPartition(topic, partition) for partition in range(PARTITIONS)]
-        rows = consumer.committed(asked, timeout=60)
+        partitions = [TopicPartition(topic, partition) for partition in range(PARTITIONS)]
+        rows = consumer.committed(partitions, timeout=60)
         return before if any(row.error for row in rows) else sum(max(row.offset, 0) for row in rows)
     except KafkaException as error:
         if error.args[0].code() not in MOVING:

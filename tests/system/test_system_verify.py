@@ -15,7 +15,7 @@ from tests.support.process_cluster import ProcessCluster, wait_until
 from tests.support.proxy import ProxyLinks
 from tests.support.real_zookeeper import RealZooKeeper
 
-SOME = 200
+RECORDS_COMMITTED = 200
 END_OF_LOG = -1
 
 
@@ -34,7 +34,7 @@ class VerifyCommand:
         self._seen = 0
 
     def __enter__(self):
-        self.wait_for_more(SOME)
+        self.wait_for_more(RECORDS_COMMITTED)
         return self
 
     def __exit__(self, *_):
@@ -74,29 +74,29 @@ def anomalies_in(result):
     return {row["kind"]: row["count"] for row in result["anomalies"] if row["count"]}
 
 
-def test_brokers_are_killed_and_stopped(cluster, topic):
+def test_brokers_are_killed_and_paused(cluster, topic):
     """One leader is killed and restarted, the next one paused: no record is lost, and the result is clean."""
     with VerifyCommand(cluster, topic) as verify:
         killed = verify.leader
         killed.kill()
-        verify.wait_for_more(SOME)
+        verify.wait_for_more(RECORDS_COMMITTED)
         killed.start()
         cluster.wait_until_in_sync(topic)
-        stopped = verify.leader
-        stopped.pause()
-        verify.wait_for_more(SOME)
-        stopped.resume()
+        paused = verify.leader
+        paused.pause()
+        verify.wait_for_more(RECORDS_COMMITTED)
+        paused.resume()
         result = verify.stop()
     assert result["clean"]
     assert anomalies_in(result) == {}
-    assert result["records_acknowledged"] == result["records_sent"] > 3 * SOME
+    assert result["records_acknowledged"] == result["records_sent"] > 3 * RECORDS_COMMITTED
     assert 0.5 < result["longest_silence_seconds"] < 15
     assert result["client_errors"]
     assert not cluster.partitions(topic)
 
 
 def test_a_disk_loses_the_end_of_a_log(cluster, topic):
-    """If the only replica loses the last half of its acknowledged records, the exit status is 1."""
+    """If the only replica loses the second half of its acknowledged records, the exit status is 1."""
     with VerifyCommand(cluster, topic, "--replication-factor", "1") as verify:
         broker = verify.leader
         broker.kill()
@@ -104,7 +104,7 @@ def test_a_disk_loses_the_end_of_a_log(cluster, topic):
         os.truncate(path, path.stat().st_size // 2)
         broker.start()
         cluster.wait_until_in_sync(topic)
-        verify.wait_for_more(SOME)
+        verify.wait_for_more(RECORDS_COMMITTED)
         result = verify.stop(status=1)
     assert not result["clean"]
     assert result["settled"]
@@ -121,7 +121,7 @@ def test_repeated_kills_of_all_brokers(cluster, topic, acks):
         for _ in range(10):
             broker = cluster.brokers[rng.choice(list(cluster.brokers))]
             rng.choice([broker.kill, broker.stop])()
-            verify.wait_for_more(SOME)
+            verify.wait_for_more(RECORDS_COMMITTED)
             broker.start()
             cluster.wait_until_in_sync(topic)
         result = verify.stop()
@@ -144,7 +144,7 @@ def test_brokers_are_disconnected(tmp_path, topic):
             others = [each for each in cluster.brokers if each != leader]
             far = rng.choice([[COORDINATOR], [COORDINATOR, *others]])
             cut(links, [leader], far)
-            verify.wait_for_more(SOME, 60)
+            verify.wait_for_more(RECORDS_COMMITTED, 60)
             links.heal()
             cluster.wait_until_in_sync(topic)
         result = verify.stop()

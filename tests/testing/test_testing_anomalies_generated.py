@@ -12,7 +12,7 @@ from kreplica.testing.anomalies import ClientHistory, Kind, find_anomalies
 from kreplica.testing.anomalies.history import Outcome, Poll
 
 PARTITION = "t-0"
-several = settings(max_examples=40, suppress_health_check=[HealthCheck.filter_too_much])
+few_examples = settings(max_examples=40, suppress_health_check=[HealthCheck.filter_too_much])
 PLAIN, COMMITTED, ABORTED, REJECTED, UNANSWERED, UNANSWERED_LOST = range(6)
 
 
@@ -20,7 +20,7 @@ PLAIN, COMMITTED, ABORTED, REJECTED, UNANSWERED, UNANSWERED_LOST = range(6)
 class Generated:
     """A history and its log.
 
-    :ivar log: records that readers must receive.
+    :ivar log: records in the log, including those of unanswered sends.
     """
 
     history: ClientHistory = field(default_factory=ClientHistory)
@@ -76,7 +76,7 @@ def kinds(generated: Generated) -> list[Kind]:
     return [anomaly.kind for anomaly in find_anomalies(generated.history)]
 
 
-@several
+@few_examples
 @given(histories())
 def test_no_fault_no_anomaly(generated):
     """A history with errors, aborts and unanswered sends has no anomaly if the log is correct."""
@@ -106,7 +106,7 @@ def polls_of(generated: Generated, reader: str) -> list[int]:
     ]
 
 
-@several
+@few_examples
 @given(histories(), st.data())
 def test_a_record_is_gone(generated, data):
     """An acknowledged record that no reader receives is lost if later records were read, otherwise unseen."""
@@ -116,7 +116,7 @@ def test_a_record_is_gone(generated, data):
     assert kinds(generated) == [Kind.UNSEEN if gone == generated.log[-1] else Kind.LOST_WRITE]
 
 
-@several
+@few_examples
 @given(histories(), st.data())
 def test_one_reader_misses_a_record(generated, data):
     """A reader skips a record that other readers receive."""
@@ -129,7 +129,7 @@ def test_one_reader_misses_a_record(generated, data):
     assert kind in (Kind.POLL_SKIP_WITHIN, Kind.POLL_SKIP_BETWEEN)
 
 
-@several
+@few_examples
 @given(histories(), st.data())
 def test_a_record_is_written_again(generated, data):
     """Readers receive a value at two offsets."""
@@ -139,9 +139,9 @@ def test_a_record_is_written_again(generated, data):
     assert kinds(generated) == [Kind.DUPLICATE]
 
 
-@several
+@few_examples
 @given(histories(), st.data())
-def test_a_reader_receives_another_record(generated, data):
+def test_a_reader_receives_a_different_record(generated, data):
     """At one offset, a reader receives a different value than the other readers."""
     assume(generated.log)
     offset, _ = data.draw(st.sampled_from(generated.log))
@@ -153,7 +153,7 @@ def test_a_reader_receives_another_record(generated, data):
     assert kinds(generated) == [Kind.INCONSISTENT_OFFSETS]
 
 
-@several
+@few_examples
 @given(histories(), st.data())
 def test_an_acknowledgement_is_wrong(generated, data):
     """A producer receives the offset of another producer's record."""
@@ -169,7 +169,7 @@ def test_an_acknowledgement_is_wrong(generated, data):
     assert kinds(generated) == [Kind.INCONSISTENT_ACKNOWLEDGEMENT]
 
 
-@several
+@few_examples
 @given(histories(), st.data())
 def test_a_poll_is_repeated(generated, data):
     """A reader receives the same records again."""
@@ -179,7 +179,7 @@ def test_a_poll_is_repeated(generated, data):
     assert kinds(generated) == [Kind.NON_MONOTONIC_POLL_BETWEEN]
 
 
-@several
+@few_examples
 @given(histories(), st.data())
 def test_a_poll_goes_back(generated, data):
     """A poll returns its first record again as its last one."""
@@ -190,33 +190,33 @@ def test_a_poll_goes_back(generated, data):
     assert kinds(generated) == [Kind.NON_MONOTONIC_POLL_WITHIN]
 
 
-@several
+@few_examples
 @given(histories(), st.data())
 def test_two_sends_are_swapped(generated, data):
     """A producer's first record is after its second one in the log."""
     sends = generated.history.sends
     mine = [at for at, send in enumerate(sends) if send.producer == "p" and send.outcome is Outcome.OK]
     assume(len(mine) > 1)
-    one = data.draw(st.integers(0, len(mine) - 2))
-    first, second = mine[one], mine[one + 1]
+    index = data.draw(st.integers(0, len(mine) - 2))
+    first, second = mine[index], mine[index + 1]
     sends[first], sends[second] = sends[second], sends[first]
     assert set(kinds(generated)) == {Kind.NON_MONOTONIC_SEND}
 
 
-@several
+@few_examples
 @given(histories(), st.data())
-def test_a_refused_record_is_read(generated, data):
+def test_a_rejected_record_is_read(generated, data):
     """A producer receives errors for records that readers receive."""
     sends = generated.history.sends
-    there = {value for _, value in generated.log}
-    plain = [at for at, send in enumerate(sends) if send.values[0] in there]
+    logged_values = {value for _, value in generated.log}
+    plain = [at for at, send in enumerate(sends) if send.values[0] in logged_values]
     assume(plain)
     at = data.draw(st.sampled_from(plain))
     sends[at] = sends[at]._replace(outcome=Outcome.FAILED, base_offset=-1)
     assert kinds(generated) == [Kind.ABORTED_READ] * len(sends[at].values)
 
 
-@several
+@few_examples
 @given(histories(), st.data())
 def test_records_are_read_before_their_commit(generated, data):
     """Records of a transaction are read before its commit is requested."""
@@ -231,7 +231,7 @@ def test_records_are_read_before_their_commit(generated, data):
     assert kinds(generated) == [Kind.PRECOMMITTED_READ] * len(send.values)
 
 
-@several
+@few_examples
 @given(histories())
 def test_an_unsent_record_is_read(generated):
     """A reader receives a record that was never sent."""

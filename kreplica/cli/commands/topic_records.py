@@ -72,9 +72,9 @@ def _print_deleted(screen: Screen, document: dict[str, Any]) -> None:
     screen.table(("PARTITION", "START BEFORE", "START AFTER", "OFFSETS DELETED"), rows, empty_text="No partitions.")
     total = count_text(sum(map(_count, document["partitions"])), "offset")
     if document["dry_run"]:
-        screen.line(f"Nothing was changed (--dry-run): {total} of {document['topic']} would be deleted.", "bold")
+        screen.line(f"Nothing was changed (--dry-run): {total} would be deleted from {document['topic']}.", "bold")
     else:
-        screen.line(f"Deleted {total} of {document['topic']}.")
+        screen.line(f"Deleted {total} from {document['topic']}.")
 
 
 def _count(row: dict[str, Any]) -> int:

@@ -111,8 +111,8 @@ class Stage:
         :param instance_id: instance ID of a static member.
         """
         where = self.cluster.host(host)
-        asked = self.cluster.brokers if broker is None else [broker]
-        brokers = [(name(each), BROKER_PORT) for each in asked]
+        broker_ids = self.cluster.brokers if broker is None else [broker]
+        brokers = [(name(each), BROKER_PORT) for each in broker_ids]
         client = CoordinatorClient(where.reactor, brokers, READERS, GROUP, client_id=host)
         subscription = Subscription(READERS, {SOURCE: 1}, instance_id=instance_id)
         return GroupMember(client, subscription, self.clients.group)
