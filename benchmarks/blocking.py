@@ -55,5 +55,5 @@ def _read(cluster: Cluster, topic: str, count: int) -> None:
     partitions = topic_partitions(cluster, topic)
     ends = end_offsets(cluster, partitions)
     with Reader(cluster, dict.fromkeys(partitions, 0), ends=ends) as reader:
-        found = sum(len(batch.records) for batch in reader.batches())
-    assert found == count, f"{found} of {count} records"
+        read_count = sum(len(batch.records) for batch in reader.batches())
+    assert read_count == count, f"{read_count} of {count} records"

@@ -147,7 +147,7 @@ class Bench:
         self._driver = driver
         self._scale = scale
         self._admin = AdminClient({"bootstrap.servers": broker.bootstrap})
-        self._topics_count = 0
+        self._topic_count = 0
 
     def rows(self) -> list[dict[str, Any]]:
         """Run all measurements."""
@@ -199,9 +199,9 @@ class Bench:
         """Measure the time from the producer's call to the consumer's, at two rates."""
         samples: dict[int, list[Measurement]] = {1000: [], 5000: []}
         for _ in range(self._scale.repetitions):
-            for rate, taken in samples.items():
+            for rate, measurements in samples.items():
                 topic = self._new_topic(1, {})
-                taken.append(
+                measurements.append(
                     measure(
                         self._driver,
                         self._broker,
@@ -214,22 +214,25 @@ class Bench:
                     )
                 )
                 self._remove_topic(topic)
-        return [with_verdict(_latency_row(rate, taken), latency_targets(rate)) for rate, taken in samples.items()]
+        return [
+            with_verdict(_latency_row(rate, measurements), latency_targets(rate))
+            for rate, measurements in samples.items()
+        ]
 
     def tiny_requests(self) -> list[dict[str, Any]]:
         """Pipeline produce requests with one small record each."""
         samples: dict[tuple[int, int], list[Measurement]] = {(1, 1): [], (1, 32): [], (64, 8): []}
         for _ in range(self._scale.repetitions):
-            for (connections, window), taken in samples.items():
+            for (connections, window), measurements in samples.items():
                 topic = self._new_topic(1, {})
-                taken.append(
+                measurements.append(
                     measure(self._driver, self._broker, "tiny", topic, connections, window, self._scale.tiny_s)
                 )
                 self._remove_topic(topic)
         target = [Target("per core", "requests/s per core", least=150_000)]
         return [
-            with_verdict(_tiny_row(connections, window, taken), target if window > 1 else [])
-            for (connections, window), taken in samples.items()
+            with_verdict(_tiny_row(connections, window, measurements), target if window > 1 else [])
+            for (connections, window), measurements in samples.items()
         ]
 
     def idle_connections(self) -> dict[str, Any]:
@@ -258,8 +261,8 @@ class Bench:
         return with_verdict(row, targets)
 
     def _new_topic(self, partitions: int, config: dict[str, str]) -> str:
-        self._topics_count += 1
-        name = f"bench-{self._topics_count}"
+        self._topic_count += 1
+        name = f"bench-{self._topic_count}"
         for future in self._admin.create_topics(
             [NewTopic(name, partitions, 1, config=config)], operation_timeout=10
         ).values():

@@ -121,7 +121,7 @@ class BrokerProcess:
                 time.sleep(0.01)
                 continue
             try:
-                if client.brokers_count():
+                if client.broker_count():
                     return
             except OSError:
                 pass

@@ -118,8 +118,8 @@ def measure() -> dict[str, Cost]:
 
 
 def _broker_costs() -> dict[str, Cost]:
-    one = Leader(brokers=1)
-    session_id = one.response(FETCH, 11, fetch_body(PARTITIONS, "empty", session_epoch=0))["session_id"]
+    leader = Leader(brokers=1)
+    session_id = leader.response(FETCH, 11, fetch_body(PARTITIONS, "empty", session_epoch=0))["session_id"]
     assert session_id
     row = {"partition_index": 0, "current_leader_epoch": -1, "timestamp": -1}
     ends = {"replica_id": -1, "isolation_level": 0, "topics": [{"name": "t", "partitions": [row]}]}
@@ -127,18 +127,18 @@ def _broker_costs() -> dict[str, Cost]:
     limited = Leader(brokers=1)
     limited.set_quotas({PRODUCER_BYTE_RATE: 1e12, CONSUMER_BYTE_RATE: 1e12})
     return {
-        "Produce, one partition, acks=1": one.cost(PRODUCE, 9, lambda _: produce_body(1)),
-        f"Produce, {PARTITIONS} partitions, acks=1": one.cost(PRODUCE, 9, lambda _: produce_body(PARTITIONS)),
-        f"Produce, {RUN} requests in one read": one.cost(PRODUCE, 9, lambda _: produce_body(1), times=RUN),
+        "Produce, one partition, acks=1": leader.cost(PRODUCE, 9, lambda _: produce_body(1)),
+        f"Produce, {PARTITIONS} partitions, acks=1": leader.cost(PRODUCE, 9, lambda _: produce_body(PARTITIONS)),
+        f"Produce, {RUN} requests in one read": leader.cost(PRODUCE, 9, lambda _: produce_body(1), times=RUN),
         "Produce, one partition, with a quota that is not reached": limited.cost(PRODUCE, 9, lambda _: produce_body(1)),
         "Fetch, one partition, with a quota that is not reached": limited.cost(FETCH, 11, lambda _: fetch_body(1)),
-        "Fetch, one partition": one.cost(FETCH, 11, lambda _: fetch_body(1)),
-        f"Fetch, {PARTITIONS} partitions": one.cost(FETCH, 11, lambda _: fetch_body(PARTITIONS)),
-        f"Fetch in a session, {PARTITIONS} partitions without new records": one.cost(
+        "Fetch, one partition": leader.cost(FETCH, 11, lambda _: fetch_body(1)),
+        f"Fetch, {PARTITIONS} partitions": leader.cost(FETCH, 11, lambda _: fetch_body(PARTITIONS)),
+        f"Fetch in a session, {PARTITIONS} partitions without new records": leader.cost(
             FETCH, 11, lambda number: fetch_body(0, session_id=session_id, session_epoch=1 + number)
         ),
-        "ListOffsets, one partition": one.cost(LIST_OFFSETS, 5, lambda _: ends),
-        f"Metadata, one topic of {PARTITIONS} partitions": one.cost(METADATA, 8, lambda _: topic),
+        "ListOffsets, one partition": leader.cost(LIST_OFFSETS, 5, lambda _: ends),
+        f"Metadata, one topic of {PARTITIONS} partitions": leader.cost(METADATA, 8, lambda _: topic),
         "Produce, acks=all, with the fetches of two followers": Leader(brokers=3).replicated_cost(),
     }
 

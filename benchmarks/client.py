@@ -222,9 +222,9 @@ def rows_of(case: Case, reports: dict[str, list[dict[str, Any]]]) -> Iterator[di
     """Return a row for each library."""
     ours = reports[OURS]
     ours_s = _cpu_s(ours)
-    for name, taken in sorted(reports.items(), key=lambda pair: list(LIBRARIES).index(pair[0])):
-        cpu_s = _cpu_s(taken)
-        rates = [_rate(each) for each in taken]
+    for name, measurements in sorted(reports.items(), key=lambda pair: list(LIBRARIES).index(pair[0])):
+        cpu_s = _cpu_s(measurements)
+        rates = [_rate(each) for each in measurements]
         ratio = statistics.median(_rate(mine) / rate for mine, rate in zip(ours, rates, strict=True))
         rate = statistics.median(rates)
         bar = name in TO_BEAT and (case.what, case.style) != ("produce", "batch")
@@ -233,7 +233,7 @@ def rows_of(case: Case, reports: dict[str, list[dict[str, Any]]]) -> Iterator[di
             "library": name,
             "records/s": rate,
             "lowest to highest": f"{min(rates):,.0f} to {max(rates):,.0f}",
-            "MB/s": statistics.median(each["bytes"] / each["seconds"] for each in taken) / 1e6,
+            "MB/s": statistics.median(each["bytes"] / each["seconds"] for each in measurements) / 1e6,
             "CPU s per million": cpu_s,
             "of kreplica's": f"{cpu_s / ours_s:.2f} x",
             "kreplica is as fast": f"{ratio:.2f} x",

@@ -166,7 +166,7 @@ class Measured:
 
     def _steps(self, kind: str) -> list[dict[str, int]]:
         output = "\n".join(broker.all_output for broker in self._cluster.brokers.values())
-        return [_step_of(found) for found in _STEP.findall(output) if found[0] == kind]
+        return [_step_of(fields) for fields in _STEP.findall(output) if fields[0] == kind]
 
     def _new_steps(self, kind: str, before: list[dict[str, int]], count: int) -> list[dict[str, int]]:
         def new() -> list[dict[str, int]]:
@@ -182,7 +182,7 @@ class Measured:
         return {"target, ms": TARGET_MS[target], "": "pass" if taken_ms < TARGET_MS[target] else "missed"}
 
 
-def _step_of(found: Any) -> dict[str, int]:
+def _step_of(fields: Any) -> dict[str, int]:
     names = (
         "handled, ms",
         "applied, ms",
@@ -192,7 +192,7 @@ def _step_of(found: Any) -> dict[str, int]:
         "commands",
         "KB of commands",
     )
-    step = dict(zip(names, map(int, found[1:]), strict=True))
+    step = dict(zip(names, map(int, fields[1:]), strict=True))
     return {name: value // 1000 if name.startswith("KB") else value for name, value in step.items()}
 
 

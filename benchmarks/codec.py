@@ -141,11 +141,11 @@ def microseconds(calls: dict[str, Callable[[], Any]], turns: int) -> dict[str, f
         counts[name] = 1
         while timer.timeit(counts[name]) < SECONDS_PER_TURN:
             counts[name] *= 2
-    taken: dict[str, list[float]] = {name: [] for name in calls}
+    times_us: dict[str, list[float]] = {name: [] for name in calls}
     for _ in range(turns):
         for name, timer in timers.items():
-            taken[name].append(timer.timeit(counts[name]) / counts[name] * 1e6)
-    return {name: min(each) for name, each in taken.items()}
+            times_us[name].append(timer.timeit(counts[name]) / counts[name] * 1e6)
+    return {name: min(each) for name, each in times_us.items()}
 
 
 def _peer(name: str) -> Any:

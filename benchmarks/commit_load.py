@@ -85,9 +85,9 @@ class Member:
     def _wait_for_coordinator(self) -> None:
         ends_s = time.monotonic() + COORDINATOR_TIME_S
         while time.monotonic() < ends_s:
-            found = self._request(FIND_COORDINATOR, {"key": self._group, "key_type": 0})
+            coordinator = self._request(FIND_COORDINATOR, {"key": self._group, "key_type": 0})
             fetched = self._request(OFFSET_FETCH, {"group_id": self._group, "topics": None})
-            if not found["error_code"] and not fetched["error_code"]:
+            if not coordinator["error_code"] and not fetched["error_code"]:
                 return
             time.sleep(0.05)
         raise RuntimeError(f"{self._group} has no coordinator")

@@ -39,7 +39,7 @@ from kreplica.zookeeper import Create, Operation, ZooKeeperClient, write_units
 from tests.support.coordinator import CoordinatorProcess
 from tests.support.real_zookeeper import RealZooKeeper
 
-BROKERS_COUNT = 3
+BROKER_COUNT = 3
 TOPIC_PARTITIONS = 1000
 LISTENER = "PLAINTEXT"
 TARGETS_S = {10_000: 1.0, 100_000: 5.0}
@@ -47,7 +47,7 @@ CREATED_TARGET_S, DELETED_TARGET_S = 2.0, 3.0
 POLL_S = 0.005
 JOURNAL_BYTES_MAX = 64 * 2**20
 TIME_S_MAX = 60.0
-ROUNDS_COUNT = 3
+ROUND_COUNT = 3
 CASES = {
     "quick": (("ZooKeeper", 10_000), ("embedded", 10_000)),
     "full": (("ZooKeeper", 10_000), ("embedded", 10_000), ("ZooKeeper", 100_000)),
@@ -65,7 +65,7 @@ def run(scale: str = "quick", rounds: int | None = None) -> list[dict[str, Any]]
 
     async def measure(reactor: Any) -> None:
         for server, size in CASES[scale]:
-            rows.extend(medians([await _life(reactor, server, size) for _ in range(rounds or ROUNDS_COUNT)]))
+            rows.extend(medians([await _life(reactor, server, size) for _ in range(rounds or ROUND_COUNT)]))
 
     try:
         task.react(lambda reactor: Deferred.fromCoroutine(measure(reactor)))
@@ -79,7 +79,7 @@ async def _life(reactor: Any, server: str, partitions: int) -> list[dict[str, An
     """Run all measurements on a new controller with its own server and brokers."""
     with (
         SERVERS[server]() as address,
-        SimulatedBrokers(BROKERS_COUNT) as brokers,
+        SimulatedBrokers(BROKER_COUNT) as brokers,
         TemporaryDirectory(prefix="journal-", dir=SCRATCH) as directory,
     ):
         runtime = real_runtime(reactor)
@@ -96,8 +96,8 @@ def medians(lives: Sequence[Sequence[dict[str, Any]]]) -> list[dict[str, Any]]:
     for same in zip(*lives, strict=True):
         row = {name: median(each[name] for each in same) if _is_figure(value) else value
                for name, value in same[0].items()}  # fmt: skip
-        taken, target = row["applied, ms"], row["target, ms"]
-        rows.append({**row, "target reached": None if target is None else taken < target})
+        applied_ms, target_ms = row["applied, ms"], row["target, ms"]
+        rows.append({**row, "target reached": None if target_ms is None else applied_ms < target_ms})
     return rows
 
 
@@ -274,7 +274,7 @@ class Measured:
 
     async def _populate(self) -> None:
         await create_persistent_paths(self._operator)
-        for broker_id in range(1, BROKERS_COUNT + 1):
+        for broker_id in range(1, BROKER_COUNT + 1):
             # Before the states are written: a broker that registers later may have lost records.
             await self._register(broker_id)
         names = [f"topic-{number}" for number in range(self._partitions // TOPIC_PARTITIONS)]
@@ -296,7 +296,7 @@ class Measured:
 
 def _assignment(name: str, number: int) -> TopicAssignment:
     """Return an assignment with leaders round robin and a replica of every partition on every broker."""
-    ids = tuple(range(1, BROKERS_COUNT + 1))
+    ids = tuple(range(1, BROKER_COUNT + 1))
     rows = {index: ids[index % 3 :] + ids[: index % 3] for index in range(TOPIC_PARTITIONS)}
     return TopicAssignment(name, UUID(int=number), rows)
 

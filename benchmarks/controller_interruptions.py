@@ -20,7 +20,7 @@ from typing import Any
 from twisted.internet import task
 from twisted.internet.defer import Deferred
 
-from benchmarks.controller import BROKERS_COUNT, SERVERS, TOPIC_PARTITIONS, Measured
+from benchmarks.controller import BROKER_COUNT, SERVERS, TOPIC_PARTITIONS, Measured
 from benchmarks.simulated_brokers import SimulatedBrokers
 from kreplica.cluster import znodes
 from kreplica.controller.effects import resumption
@@ -91,7 +91,7 @@ CASES = {"lost connection": _no_resumption, "deletion": _no_urgency}
 
 async def _run_case(reactor: Any, case: str, scale: str, variant: AbstractContextManager[None]) -> dict[str, Any]:
     topics = DELETED_TOPICS[scale] + KEPT_TOPICS
-    with SERVERS["ZooKeeper"]() as address, SimulatedBrokers(BROKERS_COUNT) as brokers, variant:
+    with SERVERS["ZooKeeper"]() as address, SimulatedBrokers(BROKER_COUNT) as brokers, variant:
         runtime = real_runtime(reactor)
         interrupted = Interrupted(runtime, "ZooKeeper", address, brokers.ports, topics * TOPIC_PARTITIONS, None)
         figures = await interrupted.failover(case)
@@ -170,7 +170,7 @@ class Interrupted(Measured):
         context = self._controller.context
         if context is None or DEAD in context.brokers:
             return False
-        led = range(DEAD - 1, TOPIC_PARTITIONS, BROKERS_COUNT)
+        led = range(DEAD - 1, TOPIC_PARTITIONS, BROKER_COUNT)
         kept = (context.leadership.get(TopicPartition(f"topic-{n}", p)) for n in range(KEPT_TOPICS) for p in led)
         return all(state is not None and state.leader not in (DEAD, NO_LEADER) for state in kept)
 

@@ -20,7 +20,7 @@ from tests.support.real_zookeeper import RealZooKeeper
 
 SCRATCH = Path(__file__).parent / "results"
 ZOOKEEPER_FLAGS = ("-Xmx1g", "-XX:TieredStopAtLevel=4")
-WARM_UPS_COUNT = 2
+WARM_UP_COUNT = 2
 LOAD_TIME_S_MAX = 60
 
 
@@ -34,7 +34,7 @@ class Case:
 
     title: str
     kind: str
-    requests_count: int
+    request_count: int
     outstanding: int
     bar_ratio: float | None = None
     bar_rate: float | None = None
@@ -65,16 +65,16 @@ def run(scale: str = "quick") -> list[dict[str, Any]]:
 
 def _measure(case: Case, ports: Sequence[int], repetitions: int) -> list[float]:
     rates: list[list[float]] = [[] for _ in ports]
-    for _ in range(WARM_UPS_COUNT + repetitions):
+    for _ in range(WARM_UP_COUNT + repetitions):
         for port, mine in zip(ports, rates, strict=True):
             mine.append(_load(port, case))
-    return [median(mine[WARM_UPS_COUNT:]) for mine in rates]
+    return [median(mine[WARM_UP_COUNT:]) for mine in rates]
 
 
 def _load(port: int, case: Case) -> float:
     """Run the load generator once in a separate process."""
     command = [sys.executable, "-m", "benchmarks.zookeeper_load"]
-    arguments = [str(port), case.kind, str(case.requests_count), str(case.outstanding)]
+    arguments = [str(port), case.kind, str(case.request_count), str(case.outstanding)]
     done = subprocess.run(command + arguments, capture_output=True, text=True, timeout=LOAD_TIME_S_MAX)
     if done.returncode:
         raise RuntimeError(f"the load on port {port} failed: {done.stderr[-2000:]}")

@@ -58,7 +58,7 @@ class Cluster:
         overrides = [f"--override={name}={value}" for name, value in OVERRIDES.items()]
         self._process = StandaloneProcess(directory, brokers=brokers, arguments=(*arguments, *overrides))
         self._brokers = brokers
-        self._topics_count = 0
+        self._topic_count = 0
         self.bootstrap = self._process.bootstrap_servers
 
     def __enter__(self) -> Cluster:
@@ -80,8 +80,8 @@ class Cluster:
 
     def new_topics(self) -> list[str]:
         """Create a topic with one partition for each load program, spread evenly over the brokers."""
-        self._topics_count += 1
-        names = [f"bench-{self._topics_count}-{load}" for load in range(LOADS)]
+        self._topic_count += 1
+        names = [f"bench-{self._topic_count}-{load}" for load in range(LOADS)]
         topics = [NewTopic(name, 1, replica_assignment=[[1 + load % self._brokers]]) for load, name in enumerate(names)]
         for future in self._admin.create_topics(topics, operation_timeout=10).values():
             future.result(30)
@@ -140,11 +140,11 @@ def write(cluster: Cluster, driver: Driver, batch_bytes: int, megabytes: int) ->
 
 def rows_of(batch_bytes: int, samples: Mapping[str, list[Written]]) -> list[dict[str, Any]]:
     """Return a row for each case; rates are compared with that of one broker."""
-    one = statistics.median(each.rate for each in samples[ONE])
+    base_rate = statistics.median(each.rate for each in samples[ONE])
     rows = []
     for case, written in samples.items():
         rates = [each.rate for each in written]
-        times = statistics.median(rates) / one
+        times = statistics.median(rates) / base_rate
         is_judged = case == APART and batch_bytes == 16_384
         verdict = ("pass" if times >= TARGET else "missed") if is_judged else ""
         rows.append(

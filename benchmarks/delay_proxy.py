@@ -79,9 +79,9 @@ class _Relay:
     def _accept(self, listener: socket.socket) -> None:
         near, _ = listener.accept()
         far = socket.create_connection(("127.0.0.1", self._listeners[listener]))
-        for one, other in ((near, far), (far, near)):
-            one.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            self._peers[one] = other
+        for source, destination in ((near, far), (far, near)):
+            source.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            self._peers[source] = destination
 
     def _read(self, source: socket.socket) -> None:
         try:

@@ -148,8 +148,8 @@ def sample(driver: Driver, target: Target, batch_bytes: int, size: int) -> Sampl
     before: list[tuple[int, int]] = []
 
     def touch() -> None:
-        (found,) = glob(log, recursive=True)
-        write_ahead(Path(found), size + size // 8, sync=False)
+        (path,) = glob(log, recursive=True)
+        write_ahead(Path(path), size + size // 8, sync=False)
         before.append(ticks(process.pid))
 
     with target.topic() as (process, topic, log):
@@ -174,9 +174,9 @@ def row(batch_bytes: int, samples: dict[str, list[Sample]]) -> dict[str, Any]:
 
     :param samples: by the key of ``PROGRAMS``.
     """
-    us_per_mb = {name: statistics.median(each.cpu_us_per_mb for each in taken) for name, taken in samples.items()}
-    mb_per_s = {name: statistics.median(each.mb_per_s for each in taken) for name, taken in samples.items()}
-    in_kernel = {name: us_per_mb[name] * _kernel_part(taken) for name, taken in samples.items()}
+    us_per_mb = {name: statistics.median(each.cpu_us_per_mb for each in values) for name, values in samples.items()}
+    mb_per_s = {name: statistics.median(each.mb_per_s for each in values) for name, values in samples.items()}
+    in_kernel = {name: us_per_mb[name] * _kernel_part(values) for name, values in samples.items()}
     percent = 100 * us_per_mb["checked"] / us_per_mb["kreplica"]
     target = TARGETS_PERCENT[batch_bytes]
     return {
@@ -230,7 +230,7 @@ def run(scale: str = "quick", rounds: int | None = None) -> list[dict[str, Any]]
             "unchecked": Reference(program, checked=False),
         }
         for _ in range(rounds or ROUNDS[scale]):
-            for batch_bytes, taken in samples.items():
+            for batch_bytes, by_program in samples.items():
                 for name, target in targets.items():
-                    taken[name].append(sample(driver, target, batch_bytes, MEGABYTES[scale] * MB))
-    return [row(batch_bytes, taken) for batch_bytes, taken in samples.items()]
+                    by_program[name].append(sample(driver, target, batch_bytes, MEGABYTES[scale] * MB))
+    return [row(batch_bytes, by_program) for batch_bytes, by_program in samples.items()]

@@ -34,10 +34,10 @@ def run(scale: str = "quick") -> list[dict[str, Any]]:
         client.request_topic(b"commits")
         client.close()
         for _ in range(REPETITIONS[scale]):
-            for partitions, taken in samples.items():
+            for partitions, measurements in samples.items():
                 count = REQUESTS[partitions] // MEMBERS
-                taken.append(measure(driver, broker, "commit", MEMBERS, WINDOW, count, partitions))
-    return [_row(partitions, taken) for partitions, taken in samples.items()]
+                measurements.append(measure(driver, broker, "commit", MEMBERS, WINDOW, count, partitions))
+    return [_row(partitions, measurements) for partitions, measurements in samples.items()]
 
 
 def _row(partitions: int, samples: list[Measurement]) -> dict[str, Any]:

@@ -113,9 +113,9 @@ class Session:
         for name, index in partitions:
             topics.setdefault(name, []).append({"partition_index": index, "timestamp": LATEST})
         requested = [{"name": name, "partitions": rows} for name, rows in topics.items()]
-        found = connection.request(LISTED, {"replica_id": -1, "isolation_level": 0, "topics": requested})["topics"]
+        listed = connection.request(LISTED, {"replica_id": -1, "isolation_level": 0, "topics": requested})["topics"]
         offsets = {
-            (topic["name"], row["partition_index"]): row["offset"] for topic in found for row in topic["partitions"]
+            (topic["name"], row["partition_index"]): row["offset"] for topic in listed for row in topic["partitions"]
         }
         connection.send(_fetch_frame(offsets, (0, 0)))
         self._id = FETCHED.parse(connection.read_response())["session_id"]

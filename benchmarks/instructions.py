@@ -133,9 +133,9 @@ def measure() -> Counts:
 
 
 def _total(path: Path) -> int:
-    found = _TOTAL.search(path.read_text())
-    assert found is not None, f"{path.name} has no total"
-    return int(found[1])
+    match = _TOTAL.search(path.read_text())
+    assert match is not None, f"{path.name} has no total"
+    return int(match[1])
 
 
 def serve_counted() -> None:

@@ -1,9 +1,9 @@
-"""CPU time of requests with several Python interpreters, for a broker with clients and for a simulated broker.
+"""CPU time per request under several Python interpreters, for a broker with clients and for a simulated broker.
 
 The environment variable ``BENCHMARK_INTERPRETERS`` lists the directories that contain the interpreters, separated by
 `;`, each optionally preceded by a command that starts them, for example ``.venv/bin;chroot /srv/trixie
 /kreplica/.venv/bin``.  By default, only the interpreter that runs the benchmark is measured.  All brokers run at the
-same time and receive the load in turn, in reverse order in every second round; their values are medians.  A simulated
+same time and receive the load in turn, in reverse order in every other round; their values are medians.  A simulated
 broker handles the requests of the benchmark ``calls``, without sockets; its values are minima over many batches of
 requests, because other programs on the machine affect minima least.  The last columns are the CPU time relative to the
 first interpreter.
@@ -45,7 +45,7 @@ SCENARIOS = (
 )
 
 Samples = dict[str, list[float]]
-"""Values by name of the interpreter."""
+"""Values by interpreter name."""
 
 
 def run(scale: str = "quick", rounds: int | None = None) -> list[dict[str, Any]]:
@@ -63,12 +63,12 @@ def _in_process(rounds: int) -> list[dict[str, Any]]:
     for _ in range(rounds):
         for name, (*before, python) in interpreters("python").items():
             command = [*before, python, "-c", SERVE.format(root=str(ROOT))]
-            served = subprocess.run(command, capture_output=True, text=True, check=False)
-            if served.returncode:
-                raise RuntimeError(f"{name}: {served.stderr.strip()}")
-            for request, cost_us in json.loads(served.stdout).items():
+            result = subprocess.run(command, capture_output=True, text=True, check=False)
+            if result.returncode:
+                raise RuntimeError(f"{name}: {result.stderr.strip()}")
+            for request, cost_us in json.loads(result.stdout).items():
                 samples.setdefault(f"simulated: {request}", {}).setdefault(name, []).append(cost_us)
-    return [row(request, "us/request", taken, min) for request, taken in samples.items()]
+    return [row(request, "us/request", values, min) for request, values in samples.items()]
 
 
 def _with_clients(chosen: Scale) -> list[dict[str, Any]]:
@@ -91,7 +91,7 @@ def _with_clients(chosen: Scale) -> list[dict[str, Any]]:
                             samples[scenario].setdefault(name, []).append(value)
     finally:
         remove_driver(driver)
-    return [row(scenario.name, UNITS[scenario.kind], taken, statistics.median) for scenario, taken in samples.items()]
+    return [row(scenario.name, UNITS[scenario.kind], values, statistics.median) for scenario, values in samples.items()]
 
 
 def interpreters(program: str) -> dict[str, list[str]]:
@@ -105,12 +105,12 @@ def interpreters(program: str) -> dict[str, list[str]]:
 
 def _named_launcher(words: Sequence[str], program: str) -> tuple[str, list[str]]:
     *before, directory = words
-    asked = subprocess.run(
+    result = subprocess.run(
         [*before, f"{directory}/python", str(CHECK), "--build"], capture_output=True, text=True, check=False
     )
-    if asked.returncode:
-        raise RuntimeError(f"{VARIABLE}: {' '.join(words)}: {asked.stderr.strip()}")
-    return asked.stdout.strip(), [*before, f"{directory}/{program}"]
+    if result.returncode:
+        raise RuntimeError(f"{VARIABLE}: {' '.join(words)}: {result.stderr.strip()}")
+    return result.stdout.strip(), [*before, f"{directory}/{program}"]
 
 
 def cost_of(sample: dict[str, float]) -> float:
@@ -122,7 +122,7 @@ def cost_of(sample: dict[str, float]) -> float:
 
 def row(scenario: str, unit: str, samples: Samples, value_of: Callable[[list[float]], float]) -> dict[str, Any]:
     """Return one scenario's value for each interpreter, and its ratio to that of the first interpreter."""
-    values = {name: value_of(taken) for name, taken in samples.items()}
+    values = {name: value_of(measured) for name, measured in samples.items()}
     first, *others = values
     return {
         "scenario": scenario,

@@ -83,12 +83,12 @@ def _measured(scenarios: Sequence[Scenario], systems: Systems, driver: Driver, s
     for scenario in started:
         yield _in_fresh_processes(scenario, systems, scale.rounds)
     for brokers in sorted({each.brokers for each in scenarios}):
-        some = [each for each in scenarios if each.brokers == brokers and each not in started]
-        steady = [each for each in some if each.kind not in FAIL_OVERS]
+        remaining = [each for each in scenarios if each.brokers == brokers and each not in started]
+        steady = [each for each in remaining if each.kind not in FAIL_OVERS]
         if steady:
             yield from _in_turns(steady, brokers, systems, driver, scale)
-        if len(steady) < len(some):
-            last = [each for each in some if each not in steady]
+        if len(steady) < len(remaining):
+            last = [each for each in remaining if each not in steady]
             yield from _alone(last, brokers, systems, driver, scale)
 
 

@@ -184,7 +184,7 @@ def row(place: str, title: str, python: float, kernel: float) -> dict[str, Any]:
 def on_brokers(rounds: int) -> Iterator[dict[str, Any]]:
     """Yield a row for each load on the two brokers."""
     program = str(Path(sys.executable).with_name("twistd"))
-    found: dict[str, dict[str, list[float]]] = {}
+    costs_by_title: dict[str, dict[str, list[float]]] = {}
     with ExitStack() as stack:
         driver = find_driver()
         stack.callback(remove_driver, driver)
@@ -197,8 +197,8 @@ def on_brokers(rounds: int) -> Iterator[dict[str, Any]]:
         for number in range(rounds):
             for name in sorted(targets, reverse=bool(number % 2)):
                 for title, cost in loads(driver, targets[name]):
-                    found.setdefault(title, {}).setdefault(name, []).append(cost)
-    for title, costs in found.items():
+                    costs_by_title.setdefault(title, {}).setdefault(name, []).append(cost)
+    for title, costs in costs_by_title.items():
         yield row("of a broker", title, statistics.median(costs["Python"]), statistics.median(costs["C"]))
 
 

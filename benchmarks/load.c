@@ -411,7 +411,7 @@ static long answers(struct tiny_connection *connection, const unsigned char *dat
 }
 
 static int tiny(char **argument) {
-    int connections_count = atoi(argument[2]);
+    int connection_count = atoi(argument[2]);
     long window = atol(argument[3]), count = 0, topic_bytes = strlen(argument[1]);
     double limit_s = atof(argument[4]);
     static unsigned char request[1024], data[1 << 16];
@@ -419,9 +419,9 @@ static int tiny(char **argument) {
     size_t error_at = 4 + 4 + 4 + 2 + topic_bytes + 4 + 4, answer_bytes = error_at + 2 + 8 + 8 + 8 + 4;
     unsigned char *requests = malloc(request_bytes * window);
     for (long i = 0; i < window; i++) memcpy(requests + i * request_bytes, request, request_bytes);
-    struct tiny_connection *connections = calloc(connections_count, sizeof *connections);
-    struct pollfd *polled = calloc(connections_count, sizeof *polled);
-    for (int i = 0; i < connections_count; i++) {
+    struct tiny_connection *connections = calloc(connection_count, sizeof *connections);
+    struct pollfd *polled = calloc(connection_count, sizeof *polled);
+    for (int i = 0; i < connection_count; i++) {
         polled[i].fd = connections[i].fd = connect_to(argument[0]);
         polled[i].events = POLLIN;
         send_all(connections[i].fd, request, request_bytes);
@@ -434,15 +434,15 @@ static int tiny(char **argument) {
     wait_for_go();
     double cpu = cpu_s();
     int64_t began = now_ns(), ends = began + (int64_t)(limit_s * 1e9);
-    for (int i = 0; i < connections_count; i++) {
+    for (int i = 0; i < connection_count; i++) {
         send_all(connections[i].fd, requests, request_bytes * window);
         connections[i].in_flight = window;
     }
-    long in_flight = window * connections_count;
+    long in_flight = window * connection_count;
     while (in_flight) {
-        if (poll(polled, connections_count, 5000) <= 0) die("tiny produce", "no answer within 5 s");
+        if (poll(polled, connection_count, 5000) <= 0) die("tiny produce", "no answer within 5 s");
         int going = now_ns() < ends;
-        for (int i = 0; i < connections_count; i++) {
+        for (int i = 0; i < connection_count; i++) {
             if (!polled[i].revents) continue;
             ssize_t size = recv(connections[i].fd, data, sizeof data, 0);
             if (size <= 0) die("recv", size ? strerror(errno) : "the broker closed the connection");

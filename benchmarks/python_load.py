@@ -128,13 +128,13 @@ def latency(
     if consumer.poll(15) is None:
         sys.exit("warming up: no record within 15 s")
     began, cpu = wait_for_go()
-    taken: list[float] = []
+    latencies_s: list[float] = []
 
     def read() -> None:
-        while len(taken) < total and (message := consumer.poll(10)) is not None:
+        while len(latencies_s) < total and (message := consumer.poll(10)) is not None:
             value = message.value() or b""
             if len(value) == int(record_bytes) and (sent := struct.unpack_from("d", value)[0]) >= began:
-                taken.append(time.monotonic() - sent)
+                latencies_s.append(time.monotonic() - sent)
 
     reader = threading.Thread(target=read)
     reader.start()
@@ -144,12 +144,12 @@ def latency(
         producer.poll(0)
     producer.flush(10)
     reader.join()
-    if len(taken) < total:
+    if len(latencies_s) < total:
         sys.exit("latency: not all records were read back")
-    taken.sort()
+    latencies_s.sort()
     quantiles = {"p50_us": 0.5, "p90_us": 0.9, "p99_us": 0.99, "p999_us": 0.999, "max_us": 1.0}
     return _report(
-        total, began, cpu, **{name: taken[int((total - 1) * each)] * 1e6 for name, each in quantiles.items()}
+        total, began, cpu, **{name: latencies_s[int((total - 1) * each)] * 1e6 for name, each in quantiles.items()}
     )
 
 

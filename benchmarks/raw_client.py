@@ -66,7 +66,7 @@ class RawClient:
         """Send Metadata version 4 for one topic, which makes the broker create it; the response is ignored."""
         self.request(METADATA, 4, struct.pack(">ih", 1, len(topic)) + topic + b"\1")
 
-    def brokers_count(self) -> int:
+    def broker_count(self) -> int:
         """Return the number of brokers in the broker's metadata (Metadata version 4 without topics)."""
         response = self.request(METADATA, 4, struct.pack(">i", 0) + b"\0")
         count: int = struct.unpack_from(">i", response, 4)[0]

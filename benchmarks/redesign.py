@@ -76,8 +76,8 @@ def run(scale: str = "quick") -> list[dict[str, Any]]:
 
 
 def _written(scale: Scale) -> dict[float, Seconds]:
-    """Return the durations of writes and requests in seconds, by round trip."""
-    found: dict[float, Seconds] = {}
+    """Return the durations of writes and requests in seconds_by_round_trip, by round trip."""
+    seconds_by_round_trip: dict[float, Seconds] = {}
     with (
         TemporaryDirectory(prefix="zookeeper-", dir=SCRATCH) as directory,
         RealZooKeeper(directory, tick_time_ms=2_000, jvm_flags=ZOOKEEPER_FLAGS) as zookeeper,
@@ -88,11 +88,11 @@ def _written(scale: Scale) -> dict[float, Seconds]:
         seconds_of_writes(server, scale.sizes[:1], scale.limit_s)  # warms up the server
         for round_trip_ms in scale.round_trips_ms:
             with DelayProxy(round_trip_ms, [server, *brokers.ports]) as proxy:
-                found[round_trip_ms] = {
+                seconds_by_round_trip[round_trip_ms] = {
                     **seconds_of_writes(proxy.ports[0], scale.sizes, scale.limit_s),
                     **seconds_of_requests(proxy.ports[1], scale.sizes, scale.limit_s),
                 }
-    return found
+    return seconds_by_round_trip
 
 
 def _amount_rows(scale: Scale, written: Mapping[float, Seconds]) -> Iterator[dict[str, Any]]:

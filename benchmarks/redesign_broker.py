@@ -1,4 +1,4 @@
-"""A standalone broker that handles requests in another order, for the benchmark of control-plane priority.
+"""A standalone broker that handles requests in a selectable order, for the benchmark of control-plane priority.
 
 ``python -m benchmarks.redesign_broker ORDER twistd-arguments ...``.  A kreplica broker has no request queue, so this
 program adds the queues of the controller redesign between the network and the handlers.  If clients send one request at
@@ -22,13 +22,13 @@ CONTROL_KEYS = (4, 5, 6)
 """LeaderAndIsr, StopReplica and UpdateMetadata."""
 QUEUE_SIZE_MAX = 500
 """Kafka's default for ``queued.max.requests``; the network threads wait while the queue is full."""
-HANDLERS_COUNT = 8
+HANDLER_COUNT = 8
 """Number of requests handled before the network is read again, to simulate ``num.io.threads`` threads."""
 POLL_S = 0.3
 """Time for which a handler waits for a regular request before it looks at the other queue."""
 
 ORDERS = ("sockets first", "no priority", "one queue", "two queues", "priority queue")
-"""The product, the product without priority, Kafka's queue, and the first and second option of the redesign."""
+"""kreplica, kreplica without priority, Kafka's queue, and the first and second options of the redesign."""
 
 
 class RequestQueue:
@@ -73,7 +73,7 @@ class RequestQueue:
     def _handle(self) -> None:
         self._next = self._idle_since = None
         with self._scope:
-            for _ in range(HANDLERS_COUNT):
+            for _ in range(HANDLER_COUNT):
                 queue = self._control or self._regular
                 if not queue:
                     break

@@ -18,7 +18,7 @@ from kreplica.service.process.process import COLLECTION_THRESHOLDS
 from tests.support.real_reactor import run as run_reactor
 from tests.support.real_zookeeper import RealZooKeeper
 
-BROKERS_COUNT = 3
+BROKER_COUNT = 3
 TIME_S_MAX = 600.0
 STOPPING_BROKER = 3
 
@@ -31,7 +31,7 @@ def event_rows(scratch: Path, round_trip_ms: float, partitions: int, flags: tupl
     with (
         TemporaryDirectory(prefix="zookeeper-", dir=scratch) as directory,
         RealZooKeeper(directory, tick_time_ms=2_000, jvm_flags=flags) as zookeeper,
-        SimulatedBrokers(BROKERS_COUNT) as brokers,
+        SimulatedBrokers(BROKER_COUNT) as brokers,
         DelayProxy(round_trip_ms, [zookeeper.servers[0].port, *brokers.ports]) as proxy,
     ):
         try:

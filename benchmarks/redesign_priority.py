@@ -34,7 +34,7 @@ from kreplica.zookeeper.responses import decode_children, decode_data
 TOPIC = "load"
 ABSENT_BROKER = 999
 RECORD_BYTES = 10_000
-PRODUCERS_COUNT = 200
+PRODUCER_COUNT = 200
 """Number of producers, each with one request in flight."""
 SETTLING_S = 0.05
 VERSION = max(LEADER_AND_ISR.versions)
@@ -53,7 +53,7 @@ def priority_rows(trials: int, orders: Sequence[str] = ORDERS) -> Iterator[dict[
             broker.wait_until_ready()
             _create_topic(broker.port)
             controller = _Controller(broker)
-            for producers in (0, PRODUCERS_COUNT):
+            for producers in (0, PRODUCER_COUNT):
                 yield {"order": order, "producers": producers} | _measured(broker.port, controller, trials, producers)
             controller.close()
 

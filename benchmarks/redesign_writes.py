@@ -89,9 +89,9 @@ def seconds_of_writes(port: int, sizes: Sequence[int], limit_s: float) -> dict[s
 
 async def _measure(port: int, sizes: Sequence[int], limit_s: float) -> dict[str, list[tuple[float, bool]]]:
     client = await _connected(port)
-    found: dict[str, list[tuple[float, bool]]] = {}
+    results_by_way: dict[str, list[tuple[float, bool]]] = {}
     for name, write in WRITERS.items():
-        results = found[name] = []
+        results = results_by_way[name] = []
         each_s = 0.0
         for size in sizes:
             if each_s * size > limit_s:
@@ -104,7 +104,7 @@ async def _measure(port: int, sizes: Sequence[int], limit_s: float) -> dict[str,
             each_s = took_s / size
             results.append((took_s, False))
     await client.close()
-    return found
+    return results_by_way
 
 
 async def _connected(port: int) -> ZooKeeperClient:

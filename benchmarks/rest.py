@@ -132,11 +132,11 @@ def _loaded(process: StandaloneProcess, seconds: float) -> list[float]:
     with _producing(process.bootstrap_servers), ThreadPoolExecutor(CONNECTIONS) as threads:
         begin_s = time.perf_counter() + 1.0
         count = int(seconds * REQUESTS_PER_SECOND)
-        taken = [
+        futures = [
             threads.submit(_ask_in_turn, process.admin_port, begin_s, range(first, count, CONNECTIONS))
             for first in range(CONNECTIONS)
         ]
-        return list(itertools.chain.from_iterable(each.result() for each in taken))
+        return list(itertools.chain.from_iterable(each.result() for each in futures))
 
 
 def _ask_in_turn(port: int, begin_s: float, numbers: range) -> list[float]:

@@ -1,8 +1,8 @@
 """The data pipeline on Spark: three broker processes, real data with five codecs, and all steps of the pipeline.
 
-Read rates are those of ``local[2]`` with a sink that discards everything, from one broker's segment files and through
-the brokers, which use the same cores; if there is other load on the machine, CPU times are more reliable.  Then topics
-are archived to Parquet and replayed to other topics, the archive is compared with both record by record, and all
+Reads run on ``local[2]`` into a sink that discards everything, once from one broker's segment files and once through
+the brokers, which share the same cores; if there is other load on the machine, CPU times are more reliable.  Then
+topics are archived to Parquet and replayed to other topics, the archive is compared with both record by record, and all
 replicas are audited.  The time of a micro-batch is Spark's ``triggerExecution``.
 """
 
@@ -48,7 +48,7 @@ RECORDS = {"quick": {100: 250_000, 1000: 50_000}, "full": {100: 5_000_000, 1000:
 
 ROUNDS = 3
 READ_RATE_MIN = {100: 1_700_000, 1000: 500_000}
-BROKERS_SHARE_MIN = 0.7
+BROKER_TO_FILE_RATE_MIN = 0.7
 MICRO_BATCH_MS_MAX = 250
 AUDIT_RATE_MIN = 0.4e9
 KEY_SIZE = 16
@@ -161,10 +161,10 @@ def _read(bench: Bench, rounds: int) -> None:
         for name, partitions in (("no codec", [0, len(CODECS)]), ("5 codecs", list(range(PARTITIONS)))):
             from_files = 0.0
             for source, options in sources.items():
-                read = _times_over(bench, options, size, partitions)
+                read = _repeated_read(bench, options, size, partitions)
                 _wait_for(read, count)
                 spent = min(_timed(partial(_drain, read())) for _ in range(rounds))
-                target = READ_RATE_MIN[size] if source == "segment files" else BROKERS_SHARE_MIN * from_files
+                target = READ_RATE_MIN[size] if source == "segment files" else BROKER_TO_FILE_RATE_MIN * from_files
                 rate = count / spent.seconds
                 from_files = from_files or rate
                 what = f"read {count:,} x {size} B, {name}, from {source}"
@@ -176,18 +176,18 @@ def _wait_for(read: Callable[[], DataFrame], count: int) -> None:
     wait_until(lambda: read().count() == count, f"{count} records", 60.0)
 
 
-def _times_over(bench: Bench, options: dict[str, str], size: int, partitions: list[int]) -> Callable[[], DataFrame]:
+def _repeated_read(bench: Bench, options: dict[str, str], size: int, partitions: list[int]) -> Callable[[], DataFrame]:
     """Return a function that reads some partitions repeatedly, so that it reads as much as all partitions contain."""
     numbers = ",".join(map(str, partitions))
     assign = f'{{"{_topic(size)}": [{numbers}]}}'
 
     def read() -> DataFrame:
-        found = None
+        union = None
         for _ in range(PARTITIONS // len(partitions)):
             frame = bench.spark.read.format("kreplica").options(**options).option("assign", assign).load()
-            found = frame if found is None else found.unionAll(frame)
-        assert found is not None
-        return found
+            union = frame if union is None else union.unionAll(frame)
+        assert union is not None
+        return union
 
     return read
 
@@ -233,28 +233,28 @@ def _micro_batches(bench: Bench) -> None:
     for number, (name, options) in enumerate(sinks.items()):
         target = f"few-{number}"
         bench.cluster.create_topic(target, 1)
-        taken_ms = _triggers_ms(bench, target, options)
-        what = f"micro-batch of {MICRO_BATCH_ROWS} rows to {name}, p50 of {len(taken_ms)}"
-        bench.add(what, statistics.median(taken_ms), "ms", MICRO_BATCH_MS_MAX, at_most=True)
+        trigger_times_ms = _trigger_times_ms(bench, target, options)
+        what = f"micro-batch of {MICRO_BATCH_ROWS} rows to {name}, p50 of {len(trigger_times_ms)}"
+        bench.add(what, statistics.median(trigger_times_ms), "ms", MICRO_BATCH_MS_MAX, at_most=True)
 
 
-def _triggers_ms(bench: Bench, target: str, options: dict[str, str]) -> list[float]:
-    reading = bench.spark.readStream.format("kreplica").option("kafka.bootstrap.servers", bench.bootstrap)
-    reading = reading.option("subscribe", "few").option("startingOffsets", "earliest")
-    frame = reading.option("maxOffsetsPerTrigger", str(MICRO_BATCH_ROWS)).load().select("key", "value")
-    writing = frame.writeStream.option("checkpointLocation", str(bench.directory / f"checkpoint-{target}"))
+def _trigger_times_ms(bench: Bench, target: str, options: dict[str, str]) -> list[float]:
+    reader = bench.spark.readStream.format("kreplica").option("kafka.bootstrap.servers", bench.bootstrap)
+    reader = reader.option("subscribe", "few").option("startingOffsets", "earliest")
+    frame = reader.option("maxOffsetsPerTrigger", str(MICRO_BATCH_ROWS)).load().select("key", "value")
+    writer = frame.writeStream.option("checkpointLocation", str(bench.directory / f"checkpoint-{target}"))
     if options:
         options = {**options, "kafka.bootstrap.servers": bench.bootstrap, "topic": target}
-        writing = writing.format("kreplica").options(**options)
+        writer = writer.format("kreplica").options(**options)
     else:
-        writing = writing.format("noop")
-    query = writing.trigger(processingTime="0 seconds").start()
+        writer = writer.format("noop")
+    query = writer.trigger(processingTime="0 seconds").start()
     try:
         query.processAllAvailable()
-        target_text = [each for each in query.recentProgress if each["numInputRows"] == MICRO_BATCH_ROWS]
+        full_batches = [each for each in query.recentProgress if each["numInputRows"] == MICRO_BATCH_ROWS]
     finally:
         query.stop()
-    return [each["durationMs"]["triggerExecution"] for each in target_text[MICRO_BATCHES // 4 :]]
+    return [each["durationMs"]["triggerExecution"] for each in full_batches[MICRO_BATCHES // 4 :]]
 
 
 # --- archive and replay ---
@@ -283,9 +283,9 @@ def _pipelines(bench: Bench) -> None:
     again = {topic: digests(bench.bootstrap, f"{topic}-again") for topic in topics}
     same = sum(again[topic][each] == found for topic in topics for each, found in before[topic].items())
     bench.add("partitions whose replayed records are the same", same, "partitions", len(topics) * PARTITIONS)
-    nothing: dict[str, str] = {}
-    for what, named in (("its topics", nothing), ("the topics it was replayed to", others)):
-        chosen = CompareOptions(bootstrap=bench.bootstrap, topics=topics, others=named)
+    no_renames: dict[str, str] = {}
+    for what, renamed in (("its topics", no_renames), ("the topics it was replayed to", others)):
+        chosen = CompareOptions(bootstrap=bench.bootstrap, topics=topics, others=renamed)
         compared, spent = _result_and_time(partial(compare, bench.spark, path, chosen))
         _add_rates(bench, f"compare the archive with {what}", count, size, spent)
         bench.add(f"differences between the archive and {what}", compared.difference_count, "", 0, at_most=True)
@@ -303,9 +303,9 @@ def _audit(bench: Bench) -> None:
 
 def _result_and_time(work: Callable[[], T]) -> tuple[T, Spent]:
     """Call a function; return its result, and the time that it took."""
-    found: list[T] = []
-    spent = _timed(lambda: found.append(work()))
-    return found[0], spent
+    results: list[T] = []
+    spent = _timed(lambda: results.append(work()))
+    return results[0], spent
 
 
 def _add_rates(bench: Bench, what: str, count: int, size: int, spent: Spent) -> None:
@@ -313,6 +313,6 @@ def _add_rates(bench: Bench, what: str, count: int, size: int, spent: Spent) -> 
     bench.add(what, count / spent.seconds, "records/s", spent=spent)
 
 
-def _check(is_so: bool, what: str) -> None:
-    if not is_so:
+def _check(condition: bool, what: str) -> None:
+    if not condition:
         raise AssertionError(what)

@@ -1,7 +1,8 @@
 """CPU time per request of the server without a log; requests are parsed and answered, and fetches read from a file.
 
-The load is a child process with prebuilt messages; the server runs in this process, and its own CPU time is measured,
-which other load on the machine affects less than the rate.  ``twisted`` is the same with Twisted's own transport.
+The load comes from a child process with prebuilt messages; the server runs in this process, and its own CPU time is
+measured, which other load on the machine affects less than the rate.  ``twisted`` is the same with Twisted's own
+transport.
 """
 
 from __future__ import annotations
@@ -65,7 +66,7 @@ CASES = [
 
 
 class Handlers:
-    """Respond at once; the first tenth of the requests is a warm-up, and the rest is measured."""
+    """Handlers that respond at once; the first tenth of the requests is a warm-up, and the rest is measured."""
 
     def __init__(self, case: Case, total: int, stop: Any, ranges: list[FileRange]) -> None:
         self._size = case.size
@@ -79,7 +80,7 @@ class Handlers:
     def table(self) -> Mapping[int, HandlerEntry]:
         return {0: HandlerEntry.of(PRODUCE, self.produce), 1: HandlerEntry.of(FETCH, self.fetch)}
 
-    def _seen(self) -> None:
+    def _count_request(self) -> None:
         self._count += 1
         if self._count == self._warm:
             self.began = time.perf_counter(), time.process_time()
@@ -93,7 +94,7 @@ class Handlers:
             raise ValueError("unexpected load")
         row = {"index": 0, "error_code": 0, "base_offset": 7, "log_append_time_ms": -1, "log_start_offset": 0}
         request.respond({"responses": [{"name": topic["name"], "partition_responses": [row]}], "throttle_time_ms": 0})
-        self._seen()
+        self._count_request()
 
     def fetch(self, request: Request) -> None:
         row = {"partition_index": 0, "error_code": 0, "high_watermark": 7, "last_stable_offset": 7,
@@ -101,7 +102,7 @@ class Handlers:
                "records": self._ranges[self._count % len(self._ranges)]}  # fmt: skip
         request.respond({"throttle_time_ms": 0, "error_code": 0, "session_id": 0,
                         "responses": [{"topic": "benchmark", "partitions": [row]}]})  # fmt: skip
-        self._seen()
+        self._count_request()
 
 
 def request_frame(case: Case) -> bytes:

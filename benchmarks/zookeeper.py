@@ -37,7 +37,7 @@ DATA_SIZE = 50
 BAR = 0.8
 TARGETS_AT_ONCE = ("kreplica", "java")
 """Clients that can be given all requests at once; kazoo and the raw socket have no limit and would use up memory."""
-KEPT_FILES_COUNT = 2
+KEPT_FILE_COUNT = 2
 """Number of snapshots and transaction logs to keep per server; a server itself would keep all until the next hour."""
 
 
@@ -50,8 +50,8 @@ class Scale:
     :param at_once: True to also send all requests without waiting for responses.
     """
 
-    znodes_count: int
-    rounds_count: int
+    znode_count: int
+    round_count: int
     sync_part: int = 25
     target_parts: Mapping[str, int] = field(default_factory=dict)
     at_once: bool = False
@@ -60,7 +60,7 @@ class Scale:
         """Return the number of znodes that a client reads or writes."""
         one_by_one = experiment.window == 1 and experiment.size == 1
         part = (self.sync_part if one_by_one else 1) * self.target_parts.get(target, 1)
-        return max(self.znodes_count // part, min(experiment.size, self.znodes_count), 100)
+        return max(self.znode_count // part, min(experiment.size, self.znode_count), 100)
 
 
 SCALES = {"quick": Scale(10_000, 3), "full": Scale(50_000, 5)}
@@ -86,21 +86,21 @@ def run(
     """
     size = SCALES[scale] if isinstance(scale, str) else scale
     data = random.Random(7).randbytes(DATA_SIZE)
-    paths = [f"{ROOT}/{number}" for number in range(size.znodes_count)]
+    paths = [f"{ROOT}/{number}" for number in range(size.znode_count)]
     with _server(embedded, servers) as (port, directory, check_server):
         prepare(port, ROOT, CHECKED, paths, data)
         rows = []
-        for experiment in experiments(size.znodes_count, at_once=size.at_once):
+        for experiment in experiments(size.znode_count, at_once=size.at_once):
             some = [target for target in targets if target in TARGETS_AT_ONCE or not experiment.title.endswith(AT_ONCE)]
             samples: dict[str, list[Sample]] = {target: [] for target in some}
-            for number in range(rounds or size.rounds_count):
+            for number in range(rounds or size.round_count):
                 for target in some if number % 2 else reversed(some):
                     if not any(sample.error for sample in samples[target]):
                         used = paths[: size.used(target, experiment)]
                         samples[target].append(_sample(target, port, experiment, used, data))
                         check_server()
                 _delete_old_files(directory)
-            rows.append(row(experiment, size.used("kreplica", experiment), samples, targets, size.znodes_count))
+            rows.append(row(experiment, size.used("kreplica", experiment), samples, targets, size.znode_count))
             print(json.dumps(rows[-1]), file=sys.stderr, flush=True)  # the whole run may take hours
         return rows
 
@@ -128,7 +128,7 @@ def _sample(name: str, port: int, experiment: Experiment, paths: Sequence[str], 
 
 def row(
     experiment: Experiment,
-    znodes_count: int,
+    znode_count: int,
     samples: Mapping[str, Sequence[Sample]],
     targets: Sequence[str] = (),
     document_count: int = 0,
@@ -141,7 +141,7 @@ def row(
     rates = {name: median(sample.znodes_per_s for sample in each) for name, each in samples.items()}
     errors = {name: sample.error for name, each in samples.items() for sample in each if sample.error}
     names = targets or tuple(samples)
-    figures: dict[str, Any] = {"experiment": experiment.title, "znodes": znodes_count}
+    figures: dict[str, Any] = {"experiment": experiment.title, "znodes": znode_count}
     figures |= {f"{name} /s": errors.get(name) or (round(rates[name]) if name in rates else None) for name in names}
     figures["design /s"] = document_result(experiment.title, document_count)
     for name in names:
@@ -186,15 +186,15 @@ def _delete_old_files(directory: Path) -> None:
     for data in directory.glob("server-*/data/version-2"):
         for kind in ("log", "snapshot"):
             files = sorted(data.glob(f"{kind}.*"), key=lambda path: int(path.suffix[1:], 16))
-            for path in files[:-KEPT_FILES_COUNT]:
+            for path in files[:-KEPT_FILE_COUNT]:
                 path.unlink(missing_ok=True)
 
 
 def main() -> None:
     """Run the experiments, print a Markdown table, and write the rows to the file."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.zookeeper", description=__doc__)
-    parser.add_argument("--znodes", type=int, default=SCALES["quick"].znodes_count, help="number of znodes")
-    parser.add_argument("--rounds", type=int, default=SCALES["quick"].rounds_count, help="number of rounds for medians")
+    parser.add_argument("--znodes", type=int, default=SCALES["quick"].znode_count, help="number of znodes")
+    parser.add_argument("--rounds", type=int, default=SCALES["quick"].round_count, help="number of rounds for medians")
     parser.add_argument("--servers", type=int, default=1, help="number of ZooKeeper servers")
     parser.add_argument("--embedded", action="store_true", help="use the embedded coordinator")
     parser.add_argument("--targets", default=",".join(TARGETS), help="some of kreplica,java,kazoo,raw")

@@ -36,13 +36,13 @@ class Experiment:
     check: str | None = None
 
 
-def experiments(znodes_count: int, *, at_once: bool = False) -> Iterator[Experiment]:
+def experiments(znode_count: int, *, at_once: bool = False) -> Iterator[Experiment]:
     """Yield all experiments with this number of znodes.
 
     :param at_once: True to also send all asynchronous requests without waiting for any response, as the document's
         client did.
     """
-    sizes = [size for size in BATCH_SIZES if size <= znodes_count]
+    sizes = [size for size in BATCH_SIZES if size <= znode_count]
     yield Experiment(SET_SYNC, "set", window=1)
     yield Experiment(GET_SYNC, "get", window=1)
     yield Experiment(SET_ASYNC, "set", window=WINDOW)
@@ -53,7 +53,7 @@ def experiments(znodes_count: int, *, at_once: bool = False) -> Iterator[Experim
         window = max(2, min(WINDOW, WINDOW_ZNODES // size))
         yield Experiment(CHECKED_MULTI.format(size), "multi", window, size, CHECKED)
     if at_once:
-        everything = 2 * znodes_count  # clients send half a window at a time
+        everything = 2 * znode_count  # clients send half a window at a time
         yield Experiment(SET_ASYNC + AT_ONCE, "set", everything)
         yield Experiment(GET_ASYNC + AT_ONCE, "get", everything)
         yield Experiment(CHECKED_MULTI.format(1) + AT_ONCE, "multi", everything, 1, CHECKED)
@@ -89,12 +89,12 @@ DOCUMENT_MS = {
 ``-`` if the document has no result."""
 
 
-def document_result(title: str, znodes_count: int) -> int | str | None:
+def document_result(title: str, znode_count: int) -> int | str | None:
     """Return the document's znodes per second, the name of its error, or None if it has no result.
 
-    :param znodes_count: results for 500,000 znodes are used for every number except 1,000,000.
+    :param znode_count: results for 500,000 znodes are used for every number except 1,000,000.
     """
-    count = znodes_count if znodes_count in DOCUMENT_MS else min(DOCUMENT_MS)
+    count = znode_count if znode_count in DOCUMENT_MS else min(DOCUMENT_MS)
     figure = DOCUMENT_MS[count].get(title.removesuffix(AT_ONCE), "-")
     if isinstance(figure, str):
         return None if figure == "-" else figure

@@ -18,7 +18,7 @@ from kreplica.zookeeper.requests import Create, Delete, GetChildren, GetData, Mu
 from kreplica.zookeeper.responses import decode_children
 
 ROOT = "/benchmark"
-ZNODES_COUNT = 1_000
+ZNODE_COUNT = 1_000
 DATA = b"x" * 100
 MULTI_SIZE = 1_000
 TIMEOUT_S = 60.0
@@ -91,7 +91,7 @@ def _check(responses: bytearray, size: int) -> None:
 
 
 def clear(pipe: Pipe, path: str) -> None:
-    """Delete a znode and its descendants, if it exists."""
+    """Delete a znode and its children, if it exists."""
     error, body = pipe.request(Opcode.GET_CHILDREN, GetChildren(path).encode())
     if error:
         return
@@ -106,14 +106,14 @@ def clear(pipe: Pipe, path: str) -> None:
 def prepare(pipe: Pipe) -> None:
     """Create the znodes to read and write."""
     clear(pipe, ROOT)
-    operations = [Create(ROOT), *(Create(f"{ROOT}/{number:06d}", DATA) for number in range(ZNODES_COUNT))]
+    operations = [Create(ROOT), *(Create(f"{ROOT}/{number:06d}", DATA) for number in range(ZNODE_COUNT))]
     error, _ = pipe.request(Opcode.MULTI, Multi(operations).encode())
     assert not error
 
 
 def requests_of(kind: str, count: int) -> list[bytes]:
     """Return requests of a kind: ``read``, ``write``, or ``create`` (each a multi of 1,000)."""
-    paths = [f"{ROOT}/{number % ZNODES_COUNT:06d}" for number in range(count)]
+    paths = [f"{ROOT}/{number % ZNODE_COUNT:06d}" for number in range(count)]
     if kind == "read":
         return [request_frame(1, Opcode.GET_DATA, GetData(path).encode()) for path in paths]
     if kind == "write":

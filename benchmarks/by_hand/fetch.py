@@ -1,4 +1,4 @@
-"""Fetch 11 and 12."""
+"""Fetch versions 11 and 12, parsed and built by hand."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""LeaderAndIsr 7."""
+"""LeaderAndIsr version 7, parsed and built by hand."""
 
 from __future__ import annotations
 

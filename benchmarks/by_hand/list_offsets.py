@@ -1,4 +1,4 @@
-"""ListOffsets 5."""
+"""ListOffsets version 5, parsed and built by hand."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Metadata 8 and 9."""
+"""Metadata versions 8 and 9, parsed and built by hand."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Produce 7 and 9."""
+"""Produce versions 7 and 9, parsed and built by hand."""
 
 from __future__ import annotations
 

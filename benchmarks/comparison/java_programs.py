@@ -72,10 +72,10 @@ def parse_produced(output: str) -> dict[str, float]:
 
     :raise ValueError: there is no such line; the message contains the output.
     """
-    found = _PRODUCED.findall(output)
-    if not found:
+    lines = _PRODUCED.findall(output)
+    if not lines:
         raise ValueError(f"ProducerPerformance reported no result: {output[-2000:]}")
-    _, _, rate, average_ms, _, p50_ms, _, p99_ms, _ = map(float, found[-1])
+    _, _, rate, average_ms, _, p50_ms, _, p99_ms, _ = map(float, lines[-1])
     return {"MB/s": rate * MIB / MB, "average ms": average_ms, "p50 ms": p50_ms, "p99 ms": p99_ms}
 
 
@@ -96,10 +96,10 @@ def parse_end_to_end(output: str) -> dict[str, float]:
 
     :raise ValueError: there is no result; the message contains the output.
     """
-    found = _END_TO_END.search(output)
-    if found is None:
+    match = _END_TO_END.search(output)
+    if match is None:
         raise ValueError(f"EndToEndLatency reported no result: {output[-2000:]}")
-    average, p50, p99, _ = map(float, found.groups())
+    average, p50, p99, _ = map(float, match.groups())
     return {"average ms": average, "p50 ms": p50, "p99 ms": p99}
 
 

@@ -61,15 +61,15 @@ class MetadataConnection:
 
 def read(response: bytes) -> LeaderMetadata:
     """Parse a response to Metadata version 1."""
-    (brokers_count,) = _I32.unpack_from(response)
+    (broker_count,) = _I32.unpack_from(response)
     position = 4
-    for _ in range(brokers_count):
+    for _ in range(broker_count):
         position = _after_string(response, position + 4) + 4  # id, host, port
         position = _after_string(response, position)  # rack
-    controller, topics_count = struct.unpack_from(">ii", response, position)
+    controller, topic_count = struct.unpack_from(">ii", response, position)
     position += 8
     partitions: list[PartitionLeader] = []
-    for _ in range(topics_count):
+    for _ in range(topic_count):
         begin, position = position + 4, _after_string(response, position + 2)
         topic = response[begin:position].decode()
         (count,) = _I32.unpack_from(response, position + 1)  # after the flag for internal topics

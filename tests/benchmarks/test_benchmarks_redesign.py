@@ -15,7 +15,7 @@ from twisted.internet.task import Clock
 
 from benchmarks import redesign
 from benchmarks.delay_proxy import DelayProxy
-from benchmarks.redesign_broker import HANDLERS_COUNT, POLL_S, QUEUE_SIZE_MAX, RequestQueue
+from benchmarks.redesign_broker import HANDLER_COUNT, POLL_S, QUEUE_SIZE_MAX, RequestQueue
 
 
 @pytest.fixture
@@ -83,16 +83,16 @@ def _queue(order: str) -> tuple[Clock, RequestQueue, list[tuple[float, int]]]:
 
 
 @pytest.mark.parametrize(
-    ("order", "position"), [("one queue", 2 * HANDLERS_COUNT), ("two queues", 0), ("priority queue", 0)]
+    ("order", "position"), [("one queue", 2 * HANDLER_COUNT), ("two queues", 0), ("priority queue", 0)]
 )
 def test_a_command_overtakes_the_requests_of_another_queue(order: str, position: int) -> None:
     clock, queue, handled = _queue(order)
-    for _ in range(2 * HANDLERS_COUNT):
+    for _ in range(2 * HANDLER_COUNT):
         queue.put(OPEN, memoryview(b"\0\0"))
     queue.put(OPEN, memoryview(b"\0\4"))
     clock.pump([0, 0, 0])
     assert [key for _, key in handled].index(4) == position
-    assert len(handled) == 2 * HANDLERS_COUNT + 1
+    assert len(handled) == 2 * HANDLER_COUNT + 1
 
 
 @pytest.mark.parametrize(("order", "time_s"), [("one queue", 0.1), ("two queues", POLL_S), ("priority queue", 0.1)])

@@ -23,7 +23,7 @@ def test_all_requests_at_once_are_separate_experiments() -> None:
 
 
 @pytest.mark.parametrize(
-    ("title", "znodes_count", "result"),
+    ("title", "znode_count", "result"),
     [
         ("set-data-sync", 500_000, 1_973),
         ("get-data-async", 500_000, 48_522),
@@ -36,8 +36,8 @@ def test_all_requests_at_once_are_separate_experiments() -> None:
         ("another", 10_000, None),
     ],
 )
-def test_published_results_are_znodes_per_second(title: str, znodes_count: int, result: int | str | None) -> None:
-    assert document_result(title, znodes_count) == result
+def test_published_results_are_znodes_per_second(title: str, znode_count: int, result: int | str | None) -> None:
+    assert document_result(title, znode_count) == result
 
 
 def test_each_experiment_of_the_document_has_a_result() -> None:
