@@ -46,10 +46,10 @@ def path(tmp_path: Path) -> Path:
 def clusters() -> Iterator[dict[str, FakeAdmin]]:
     """Four admin APIs, named after the source of their address."""
     with serving() as option, serving() as variable, serving() as profile, serving() as other:
-        found = {"option": option, "variable": variable, "profile": profile, "other": other}
-        for admin in found.values():
+        admins = {"option": option, "variable": variable, "profile": profile, "other": other}
+        for admin in admins.values():
             admin.answers["GET /v1/brokers"] = BROKERS
-        yield found
+        yield admins
 
 
 def output_of(result: Result) -> str:
@@ -263,14 +263,14 @@ class ClientCreated(Exception):
 @pytest.fixture
 def created_clients(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, bool]]:
     """Record the address of each cluster client, and True if it has security settings; end the command."""
-    found: list[tuple[str, bool]] = []
+    created: list[tuple[str, bool]] = []
 
     def cluster(bootstrap: str, *, options: object, runtime: object = None) -> None:
-        found.append((bootstrap, runtime is not None))
+        created.append((bootstrap, runtime is not None))
         raise ClientCreated
 
     monkeypatch.setattr(data_access, "Cluster", cluster)
-    return found
+    return created
 
 
 DATA_COMMANDS = (
@@ -327,9 +327,9 @@ def commands(context: click.Context) -> Iterator[tuple[str, click.Command]]:
 def test_every_command_with_a_cluster_has_the_option() -> None:
     """The help of each command shows its variables, and commands that connect to a cluster have ``--profile``."""
     with root_context() as context:
-        found = dict(commands(context))
+        commands_by_path = dict(commands(context))
     addressed = 0
-    for path, command in found.items():
+    for path, command in commands_by_path.items():
         options = {name: each for each in command.params if isinstance(each, click.Option) for name in each.opts}
         assert all(each.show_envvar for each in options.values() if each.envvar), path
         if options.keys() & {"--admin", "--bootstrap", "--from-bootstrap"}:

@@ -106,9 +106,9 @@ def test_lines_become_records(shared: KafkaCluster, topic: str, run: Callable[..
     (tmp_path / "lines").write_bytes(b"anna:1\nbert:2:3\n\n:\n".replace(b"\n\n", b"\n"))
     more = ("--header", "a=b", "--partition", 1, "--codec", "zstd")
     run("produce", topic, "--file", "lines", "--key-separator", ":", *more)
-    found = read(shared.bootstrap_servers, topic)
-    assert [(each.key, each.value) for each in found] == [(b"anna", b"1"), (b"bert", b"2:3"), (b"", b"")]
-    assert {(each.partition, each.headers) for each in found} == {(1, (("a", b"b"),))}
+    records = read(shared.bootstrap_servers, topic)
+    assert [(each.key, each.value) for each in records] == [(b"anna", b"1"), (b"bert", b"2:3"), (b"", b"")]
+    assert {(each.partition, each.headers) for each in records} == {(1, (("a", b"b"),))}
 
 
 def test_json_lines_become_records(
@@ -288,9 +288,9 @@ def test_all_record_contents_are_restored(
     run(
         "topic", "import", f"{topic}-2", f"{topic}.{kind}", "--create", "--partitions", 3, "--codec", codec.name.lower()
     )
-    found = contents(read(shared.bootstrap_servers, f"{topic}-2"))
-    assert found == contents(read(shared.bootstrap_servers, topic))
-    assert found == sorted(made, key=lambda row: row[0])
+    copied = contents(read(shared.bootstrap_servers, f"{topic}-2"))
+    assert copied == contents(read(shared.bootstrap_servers, topic))
+    assert copied == sorted(made, key=lambda row: row[0])
 
 
 def test_files_that_do_not_fit(topic: str, run: Callable[..., Result], tmp_path: Path) -> None:
@@ -311,13 +311,13 @@ def test_interrupted_export_leaves_nothing(
     """An export is renamed to its final name when complete, so that an interrupted one leaves no file."""
     write(shared.bootstrap_servers, topic, 60_000)
     with start("topic", "export", topic, tmp_path / "t.jsonl") as process:
-        while not (found := [each.name for each in tmp_path.iterdir()]):
+        while not (names := [each.name for each in tmp_path.iterdir()]):
             assert process.poll() is None
         process.send_signal(signal.SIGINT)
         assert process.wait(20) == 130
         assert process.stderr is not None
         assert b"t.jsonl was not written" in process.stderr.read()
-    assert found[0].endswith(".partial")
+    assert names[0].endswith(".partial")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -330,9 +330,9 @@ def test_copy_is_verified(shared: KafkaCluster, topic: str, run: Callable[..., R
     for _ in range(2):
         output = run("topic", "copy", topic, f"{topic}-2", "--create", "--verify", "--codec", "snappy").output
         assert "3,000 records read back: counts and checksums match" in output
-    found = contents(read(shared.bootstrap_servers, f"{topic}-2"))
+    copied = contents(read(shared.bootstrap_servers, f"{topic}-2"))
     wanted = contents(read(shared.bootstrap_servers, topic))
-    assert [row for row in found if row[0] == 1] == [row for row in wanted if row[0] == 1] * 2
+    assert [row for row in copied if row[0] == 1] == [row for row in wanted if row[0] == 1] * 2
 
 
 def test_copy_to_another_number_of_partitions(shared: KafkaCluster, topic: str, run: Callable[..., Result]) -> None:
@@ -368,8 +368,8 @@ def test_broker_dies_during_a_copy(
         output, errors = process.communicate(timeout=60)
     assert process.returncode == 0, errors
     assert b"counts and checksums match" in output
-    found, wanted = (contents(read(kafka_cluster.bootstrap_servers, name)) for name in ("u", "t"))
-    assert found == wanted
+    copied, wanted = (contents(read(kafka_cluster.bootstrap_servers, name)) for name in ("u", "t"))
+    assert copied == wanted
 
 
 def test_transactional_copy_resumes(
@@ -388,8 +388,8 @@ def test_transactional_copy_resumes(
     run("topic", "copy", topic, f"{topic}-2", "--transactional", topic, "--verify")
     write(shared.bootstrap_servers, topic, 3)
     assert "3 records, " in run("topic", "copy", topic, f"{topic}-2", "--transactional", topic).output
-    found, wanted = (contents(read(shared.bootstrap_servers, name)) for name in (f"{topic}-2", topic))
-    assert found == wanted
+    copied, wanted = (contents(read(shared.bootstrap_servers, name)) for name in (f"{topic}-2", topic))
+    assert copied == wanted
 
 
 def test_copy_between_clusters(

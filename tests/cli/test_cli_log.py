@@ -83,8 +83,8 @@ class TestDump:
 
     def test_start_offset_and_limit(self, unpacked: Path) -> None:
         file = unpacked / "transactions-0" / f"{0:020}.log"
-        found = lines("dump", file, "--from-offset", 6, "--limit", 2)
-        assert [batch["base_offset"] for batch in found] == [6, 11]
+        batches = lines("dump", file, "--from-offset", 6, "--limit", 2)
+        assert [batch["base_offset"] for batch in batches] == [6, 11]
 
     def test_long_values_are_truncated(self, tmp_path: Path) -> None:
         """Long values are truncated, unless --full is used."""

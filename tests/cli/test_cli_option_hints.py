@@ -43,17 +43,17 @@ def test_hints(words: str, hint: str) -> None:
 
 def commands() -> list[click.Command]:
     """Return all commands."""
-    found = []
+    all_commands = []
 
     def add(context: click.Context) -> None:
-        found.append(context.command)
+        all_commands.append(context.command)
         if isinstance(context.command, click.Group):
             for each in subcommand_contexts(context):
                 add(each)
 
     with root_context() as context:
         add(context)
-    return found
+    return all_commands
 
 
 def test_hints_are_current() -> None:

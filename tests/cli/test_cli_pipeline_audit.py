@@ -26,14 +26,16 @@ GOOD = "orders<b>"
 
 def report(*, differences: int = 0, is_empty: bool = False) -> AuditReport:
     """Return a report about an empty partition, and one with three replicas, including one that is behind."""
-    found = Comparison(GOOD, 2, 10, 1000)
+    comparison = Comparison(GOOD, 2, 10, 1000)
     if not is_empty:
-        found.coverages += [Coverage(each, 10, 900 if each == 3 else 1000, 50, 4096, each == 3) for each in (1, 2, 3)]
+        comparison.coverages += [
+            Coverage(each, 10, 900 if each == 3 else 1000, 50, 4096, each == 3) for each in (1, 2, 3)
+        ]
     for each in range(differences):
         kind = list(Kind)[each % len(Kind)]
-        found.add(1 + each % 3, 10 + each, kind, f"why <script>{each}</script>")
+        comparison.add(1 + each % 3, 10 + each, kind, f"why <script>{each}</script>")
     return AuditReport(
-        "files", "c-1", (1, 2, 3), (found, Comparison("empty", 0, 0, 0)), ("a <note>",), 1, 0, 12288, 2.0
+        "files", "c-1", (1, 2, 3), (comparison, Comparison("empty", 0, 0, 0)), ("a <note>",), 1, 0, 12288, 2.0
     )
 
 
@@ -49,12 +51,12 @@ def run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Run:
     monkeypatch.setattr(pipeline_audit, "open_spark", no_spark)
 
     def run_command(
-        *words: str, found: AuditReport | None = None, requested: list[AuditOptions] | None = None
+        *words: str, audit_report: AuditReport | None = None, requested: list[AuditOptions] | None = None
     ) -> Result:
         def audit(_: None, options: AuditOptions, __: object) -> AuditReport:
             if requested is not None:
                 requested.append(options)
-            return found or report()
+            return audit_report or report()
 
         monkeypatch.setattr(audit_module, "audit", audit)
         return CliRunner().invoke(main, ["pipeline", "audit", *words])
@@ -76,7 +78,7 @@ def test_replicas_agree(run: Run) -> None:
 
 def test_differences(run: Run) -> None:
     """If replicas differ, the exit status is 1, and the output shows a limited number of differences."""
-    result = run("--log-dirs", "/a", found=report(differences=60))
+    result = run("--log-dirs", "/a", audit_report=report(differences=60))
     assert result.exit_code == 1
     lines = result.stdout.splitlines()
     assert lines[0].split() == ["TOPIC", "PARTITION", "OFFSET", "BROKER", "KIND", "DETAIL"]
@@ -87,13 +89,13 @@ def test_differences(run: Run) -> None:
 
 def test_nothing_was_compared(run: Run) -> None:
     """If nothing was compared, which proves nothing, the exit status is 1."""
-    result = run("--log-dirs", "/a", found=report(is_empty=True))
+    result = run("--log-dirs", "/a", audit_report=report(is_empty=True))
     assert result.exit_code == 1
     assert result.stdout.splitlines()[-1] == "nothing was compared"
 
 
 def test_json(run: Run) -> None:
-    result = run("--log-dirs", "/a", "--json", found=report(differences=1))
+    result = run("--log-dirs", "/a", "--json", audit_report=report(differences=1))
     assert result.exit_code == 1
     document = json.loads(result.stdout)
     assert (document["agrees"], document["difference_count"], document["batches"]) == (False, 1, 150)
@@ -175,12 +177,12 @@ class Page(HTMLParser):
         return [attributes for name, attributes in self.tags if name == tag]
 
 
-@pytest.mark.parametrize("found", [report(), report(differences=9), report(is_empty=True)])
-def test_html_page(run: Run, tmp_path: Path, found: AuditReport) -> None:
+@pytest.mark.parametrize("audit_report", [report(), report(differences=9), report(is_empty=True)])
+def test_html_page(run: Run, tmp_path: Path, audit_report: AuditReport) -> None:
     """The page is one file without references to other servers, and has all data as text and tables too."""
     path = tmp_path / "page.html"
-    result = run("--log-dirs", "/a", "--html", str(path), found=found)
-    assert result.exit_code == (0 if found.agrees else 1)
+    result = run("--log-dirs", "/a", "--html", str(path), audit_report=audit_report)
+    assert result.exit_code == (0 if audit_report.agrees else 1)
     text = path.read_text()
     page = Page(text)
     assert page.all("html") == [{"lang": "en"}]
@@ -190,11 +192,11 @@ def test_html_page(run: Run, tmp_path: Path, found: AuditReport) -> None:
     assert "@import" not in text
     assert len(page.all("h1")) == 1
     charts = [each for each in page.all("svg") if each.get("aria-hidden") != "true"]
-    assert len(charts) == (3 if found.differences else 2)
+    assert len(charts) == (3 if audit_report.differences else 2)
     assert all(each["role"] == "img" and each["aria-label"] for each in charts)
     assert len(page.all("caption")) == len(page.all("table"))
     assert all(each.get("scope") in ("col", "row") for each in page.all("th"))
-    if found.differences:
+    if audit_report.differences:
         assert "why <script>8</script>" in page.texts
         assert GOOD in page.texts
 
@@ -203,10 +205,10 @@ def test_large_page_is_bounded() -> None:
     """A large page shows only the first partitions and differences, and the total numbers."""
     partitions = []
     for number in range(3000):
-        found = Comparison("t", number, 0, 1000, [Coverage(1, 0, 1000, 1, 100, False)])
+        comparison = Comparison("t", number, 0, 1000, [Coverage(1, 0, 1000, 1, 100, False)])
         for offset in range(3):
-            found.add(1, offset, Kind.MISSING, "gone")
-        partitions.append(found)
+            comparison.add(1, offset, Kind.MISSING, "gone")
+        partitions.append(comparison)
     text = audit_page(AuditReport("brokers", None, (1,), tuple(partitions), (), 0, 0, 1, 1.0))
     assert len(text) < 2_000_000
     assert "The first 2,000 of 9,000." in text

@@ -32,14 +32,14 @@ WEIGHTS = [
 
 def measures_of(batches: int) -> Measures:
     """Return batches of 1,000 bytes and 10 records each, one minute apart; some records have the key ``a``."""
-    found = Measures()
+    measures = Measures()
     for number in range(batches):
         header = BatchHeader(10 * number, 988, 0, 2, 0, 0, 9, 60_000 * number, 60_000 * number, 5, 0, 0, 10)
-        found.add_headers([header], [None])
-    found.opened, found.keyed = 10 * batches, batches
-    found.keys.add(pa.array([b"a"] * batches, pa.binary()), pa.array([3] * batches, pa.int64()))
-    found.value_sizes.add(np.full(10 * batches, 90, dtype=np.int64))
-    return found
+        measures.add_headers([header], [None])
+    measures.opened, measures.keyed = 10 * batches, batches
+    measures.keys.add(pa.array([b"a"] * batches, pa.binary()), pa.array([3] * batches, pa.int64()))
+    measures.value_sizes.add(np.full(10 * batches, 90, dtype=np.int64))
+    return measures
 
 
 @pytest.fixture

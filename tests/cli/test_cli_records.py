@@ -136,9 +136,9 @@ def test_zstd_files_of_other_programs_are_read(tmp_path: Path, checksum: bool, s
     compressor = zstandard.ZstdCompressor(write_checksum=checksum, write_content_size=sized)
     path = tmp_path / "x.jsonl.zst"
     path.write_bytes(compressor.compress(content) + compressor.compress(b"x\n"))
-    found = list(read_lines(path, ".jsonl.zst", lambda _: None))
-    assert found[:2] == [b"0", b"1"]
-    assert len(found) == 100_001
+    lines = list(read_lines(path, ".jsonl.zst", lambda _: None))
+    assert lines[:2] == [b"0", b"1"]
+    assert len(lines) == 100_001
 
 
 @pytest.mark.parametrize(
@@ -199,8 +199,8 @@ def test_parquet_round_trip(tmp_path_factory: pytest.TempPathFactory, made: list
         sink.write(each)
     sink.close()
     assert row_count(path) == len(made)
-    found = list(read_parquet(path, lambda _: None))
-    assert found == [(each.key, each.value, each.headers, each.partition, each.timestamp_ms) for each in made]
+    records = list(read_parquet(path, lambda _: None))
+    assert records == [(each.key, each.value, each.headers, each.partition, each.timestamp_ms) for each in made]
 
 
 def _utf8(made: ReadRecord) -> bool:
@@ -320,9 +320,9 @@ def test_lines_of_several_files(tmp_path: Path) -> None:
     """Each line is returned with its file and line number; the last one may lack a line feed."""
     (tmp_path / "a").write_bytes(b"1\n\n3")
     (tmp_path / "b").write_bytes(b"4\n")
-    found = list(read_files((tmp_path / "a", tmp_path / "b"), 1.0))
-    assert [line for _, line in found] == [b"1", b"", b"3", b"4"]
-    assert found[2][0] == f"{tmp_path / 'a'}, line 3"
+    lines = list(read_files((tmp_path / "a", tmp_path / "b"), 1.0))
+    assert [line for _, line in lines] == [b"1", b"", b"3", b"4"]
+    assert lines[2][0] == f"{tmp_path / 'a'}, line 3"
 
 
 # --- checksums ---

@@ -211,11 +211,11 @@ def test_every_command_in_the_help_exists():
         assert command.help, context.command_path
         if isinstance(command, LazyGroup) or hasattr(command, "list_commands"):
             for name in command.list_commands(context):
-                found = command.get_command(context, name)
-                assert found is not None, name
-                with type(context)(found, info_name=name, parent=context) as child:
+                subcommand = command.get_command(context, name)
+                assert subcommand is not None, name
+                with type(context)(subcommand, info_name=name, parent=context) as child:
                     yield child.command_path
-                    yield from walk(found, child)
+                    yield from walk(subcommand, child)
 
     with main.make_context("kreplica", [], resilient_parsing=True) as context:
         paths = list(walk(main, context))

@@ -102,15 +102,15 @@ def test_killed_sweep_leaves_no_process() -> None:
 
 def processes_of(group: int) -> list[int]:
     """Return the live processes of a process group."""
-    found = []
+    process_ids = []
     for path in Path("/proc").glob("[0-9]*/stat"):
         try:
             fields = path.read_text().rpartition(") ")[2].split()
         except OSError:
             continue  # the process has ended
         if int(fields[2]) == group and fields[0] != "Z":
-            found.append(int(path.parent.name))
-    return found
+            process_ids.append(int(path.parent.name))
+    return process_ids
 
 
 def test_failure_prints_the_command_to_repeat_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -127,7 +127,7 @@ def test_failure_prints_the_command_to_repeat_it(monkeypatch: pytest.MonkeyPatch
     *_, last = done.output.strip().splitlines()
     assert last.startswith("repeat: kreplica simulate --seed 1 --option seconds=20 --faults ")
     assert "," not in last
-    several = CliRunner().invoke(main, ["simulate", "--seeds", "1-3", "--option", "seconds=20"])
-    assert several.exit_code == 1
-    assert "3 storms, 0 clean, 3 failed" in several.output
-    assert "kreplica simulate --seed 3 --option seconds=20   # RuntimeError: too much" in several.output
+    result = CliRunner().invoke(main, ["simulate", "--seeds", "1-3", "--option", "seconds=20"])
+    assert result.exit_code == 1
+    assert "3 storms, 0 clean, 3 failed" in result.output
+    assert "kreplica simulate --seed 3 --option seconds=20   # RuntimeError: too much" in result.output

@@ -153,10 +153,10 @@ def test_failed_verdict() -> None:
 
 def test_permitted_anomalies() -> None:
     """Anomalies that the settings permit are shown but do not fail the run."""
-    found = verdict(lost=1, kept=False)
-    assert found.clean
-    assert "lost write                        1  noteworthy" in text_of(found)
-    assert text_of(found).rstrip().endswith("clean: the guarantees of acks=1 held")
+    result = verdict(lost=1, kept=False)
+    assert result.clean
+    assert "lost write                        1  noteworthy" in text_of(result)
+    assert text_of(result).rstrip().endswith("clean: the guarantees of acks=1 held")
 
 
 @pytest.mark.parametrize(

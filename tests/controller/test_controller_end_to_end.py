@@ -57,7 +57,7 @@ async def epoch(scene: Scene) -> int:
 async def is_controller(scene: Scene, at_least: int) -> None:
     """Wait until the broker is controller in this epoch or a later one, and has processed its own commands."""
 
-    def is_so() -> bool:
+    def is_ready() -> bool:
         context = scene.broker.controller.context
         return (
             context is not None
@@ -66,7 +66,7 @@ async def is_controller(scene: Scene, at_least: int) -> None:
             and scene.broker.fence.controller_epoch >= at_least
         )
 
-    await scene.until(is_so, f"controller in epoch {at_least}")
+    await scene.until(is_ready, f"controller in epoch {at_least}")
 
 
 # --- topics by znode --------------------------------------------------------------------------------------------------

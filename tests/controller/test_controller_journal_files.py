@@ -65,7 +65,7 @@ def make_topics(scene: ControllerScene, count: int) -> None:
 
 def test_the_oldest_files_are_removed(monkeypatch):
     """The journal stays within its limit during a long term, and the remaining files can be replayed."""
-    monkeypatch.setattr(journal_files, "FILES_COUNT", 8)
+    monkeypatch.setattr(journal_files, "FILE_COUNT", 8)
     bytes_max = 100_000
     scene = scene_with_journal(bytes_max)
     scene.start()
@@ -112,7 +112,7 @@ def test_a_process_starts_a_new_file():
 
 def test_removed_old_files(monkeypatch):
     """The journal is continued after an operator has removed old files."""
-    monkeypatch.setattr(journal_files, "FILES_COUNT", 8)
+    monkeypatch.setattr(journal_files, "FILE_COUNT", 8)
     scene = scene_with_journal(100_000)
     scene.start()
     disk = disk_of(scene)
@@ -135,7 +135,7 @@ def test_a_failed_snapshot_ends_only_the_journal(monkeypatch):
         yield
         raise KeyError("an unknown timer")
 
-    monkeypatch.setattr(journal_files, "FILES_COUNT", 8)
+    monkeypatch.setattr(journal_files, "FILE_COUNT", 8)
     monkeypatch.setattr(rotation, "state_of", state_of)
     scene = scene_with_journal(100_000)
     scene.start()

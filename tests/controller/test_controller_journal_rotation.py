@@ -73,7 +73,7 @@ def snapshots(monkeypatch) -> Snapshots:
     found = Snapshots()
     monkeypatch.setattr(rotation, "state_of", found.state_of)
     monkeypatch.setattr(rotation, "TimeSlice", OneStep)
-    monkeypatch.setattr(files, "FILES_COUNT", 2**20)
+    monkeypatch.setattr(files, "FILE_COUNT", 2**20)
     return found
 
 

@@ -22,7 +22,7 @@ VALUES = [b"%d" % number for number in range(100)]
 JAVA_PARTITIONS = {"": 1, "a": 4, "key-0": 1, "key-1": 0, "key-2": 2, "schlüssel": 6, "0123456789": 8, "x" * 100: 8}
 """Partitions that Kafka's Java producer selects for these keys in a topic of this size."""
 
-JAVA_PARTITIONS_COUNT = 10
+JAVA_PARTITION_COUNT = 10
 
 
 async def acks(number: int, world: World) -> object:
@@ -80,7 +80,7 @@ async def append_time(world: World) -> object:
 
 @scenario(SUBJECT, "a key selects the same partition as in the Java client", JAVA_PARTITIONS)
 async def java_partitions(world: World) -> object:
-    topic = await world.topic(JAVA_PARTITIONS_COUNT)
+    topic = await world.topic(JAVA_PARTITION_COUNT)
     async with Producer(world.cluster) as producer:
         sent = {key: producer.send(topic, b"", key=key.encode()) for key in JAVA_PARTITIONS}
         return {key: (await delivery).partition.partition for key, delivery in sent.items()}

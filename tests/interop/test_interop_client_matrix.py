@@ -14,7 +14,7 @@ import matrix_scenarios
 import pytest
 from matrix_clusters import KREPLICA, NAMES, VERSIONS, UnderTest, run_cluster
 from matrix_page import PAGE, text
-from matrix_producer import JAVA_PARTITIONS, JAVA_PARTITIONS_COUNT
+from matrix_producer import JAVA_PARTITION_COUNT, JAVA_PARTITIONS
 from matrix_table import Scenario
 from matrix_world import World
 
@@ -65,7 +65,7 @@ def test_the_scenario_has_the_expected_result(under_test: UnderTest, scenario: S
 def test_the_java_client_selects_the_same_partitions(version: str) -> None:
     """Kafka's partitioner selects the partitions in ``JAVA_PARTITIONS``."""
     try:
-        printed = apache_kafka.run_program(version, PROGRAM, JAVA_PARTITIONS_COUNT, *JAVA_PARTITIONS)
+        printed = apache_kafka.run_program(version, PROGRAM, JAVA_PARTITION_COUNT, *JAVA_PARTITIONS)
     except apache_kafka.NoKafka as missing:
         pytest.skip(f"not compared with Kafka's Java clients {version}: {missing}")
     assert [int(each) for each in printed.split()] == list(JAVA_PARTITIONS.values())

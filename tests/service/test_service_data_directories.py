@@ -136,18 +136,18 @@ def test_secret_file_readable_by_all(tmp_path, warnings, line):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "warnings_count"),
+    ("arguments", "warning_count"),
     [
         ([], 0),
         (["--interface", "::1"], 0),
         (["--override", "kreplica.coordinator.anonymous.clients=all", "--interface", "0.0.0.0"], 1),
     ],
 )
-def test_coordinator_listens_on_loopback(tmp_path, warnings, arguments, warnings_count):
+def test_coordinator_listens_on_loopback(tmp_path, warnings, arguments, warning_count):
     """The default interface is loopback; another one without authentication must be allowed, and logs a warning."""
     options = CoordinatorOptions()
     options.parseOptions(["--data-dir", str(tmp_path / "data"), *arguments])
     process = zookeeper_from_options(MemoryReactorClock(), options, lambda _: None)
     process._runtime.offload.stop()
     assert process._server.interface == (arguments[-1] if arguments else "127.0.0.1")
-    assert ["without authentication" in text for text in warnings] == [True] * warnings_count
+    assert ["without authentication" in text for text in warnings] == [True] * warning_count

@@ -83,13 +83,13 @@ class FailingWriter(ExactlyOnceWriter):
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         self._fail(batchId, BEFORE, _kill_driver)
-        commit_transaction, commits_count = exactly_once._commit_transaction, 0
+        commit_transaction, commit_count = exactly_once._commit_transaction, 0
 
         def fail_or_commit(*arguments: Any) -> None:
-            nonlocal commits_count
-            self._fail(batchId, BETWEEN if commits_count else DECIDED, _kill_driver)
+            nonlocal commit_count
+            self._fail(batchId, BETWEEN if commit_count else DECIDED, _kill_driver)
             commit_transaction(*arguments)
-            commits_count += 1
+            commit_count += 1
 
         exactly_once._commit_transaction = fail_or_commit
         try:

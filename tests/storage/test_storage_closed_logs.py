@@ -24,7 +24,7 @@ from kreplica.storage.recovery.loading import Loading
 from kreplica.testing.simulator.disk import MemoryDisk
 
 PATH = "/data/orders-0"
-STEPS_COUNT = 12
+STEP_COUNT = 12
 
 
 @pytest.fixture
@@ -192,7 +192,7 @@ def compare_after(random):
     log = open_log(PATH, SMALL, disk)
     closed = None
     for _ in range(random.randint(1, 3)):  # stops
-        for _ in range(random.randint(0, STEPS_COUNT)):
+        for _ in range(random.randint(0, STEP_COUNT)):
             random.choice(STEPS)(log, random)
         log.close()
         closed = describe(log)

@@ -11,7 +11,7 @@ from kreplica.storage.log.retention import delete_expired
 from kreplica.storage.log.timestamp_search import offset_for_timestamp
 from kreplica.testing.simulator.disk import MemoryDisk
 
-RECORDS_COUNT = 40
+RECORD_COUNT = 40
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -20,7 +20,7 @@ def test_synced_indexes_survive_a_power_loss(seed: int) -> None:
     disk = MemoryDisk(directories=["/data/log"])
     log = open_log("/data/log", SMALL, disk)
     appended = 0
-    for first in range(RECORDS_COUNT):
+    for first in range(RECORD_COUNT):
         fill(log, 1, first=first)
         flush(log)
         appended += 1

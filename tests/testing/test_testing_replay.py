@@ -108,7 +108,7 @@ def test_a_replay_makes_the_same_decisions():
 
 def test_lost_connections_and_resignations(monkeypatch):
     """A replay covers lost connections after which the controller continues, and those after which it resigns."""
-    monkeypatch.setattr(journal_files, "FILES_COUNT", 2**20)
+    monkeypatch.setattr(journal_files, "FILE_COUNT", 2**20)
     scene = scene_with_journal()
     scene.make_topic("orders", {0: (1, 2, 3), 1: (2, 3, 1)})
     for steps in (6, 12, 18, 24):
@@ -133,7 +133,7 @@ def test_lost_connections_and_resignations(monkeypatch):
 
 def test_each_file_can_be_replayed_alone(monkeypatch):
     """The journal of a long term has several files: each can be replayed alone, and continues the previous one."""
-    monkeypatch.setattr(journal_files, "FILES_COUNT", 2**20)
+    monkeypatch.setattr(journal_files, "FILE_COUNT", 2**20)
     scene = scene_with_journal(brokers=4)
     handle_all_requests(scene)
     disk = scene.controllers[CONTROLLER].host.disk
@@ -147,7 +147,7 @@ def test_each_file_can_be_replayed_alone(monkeypatch):
 
 def test_a_file_that_does_not_continue_the_previous_one(monkeypatch):
     """The controller's state at the end of a file must equal the state at the start of the next file."""
-    monkeypatch.setattr(journal_files, "FILES_COUNT", 2**20)
+    monkeypatch.setattr(journal_files, "FILE_COUNT", 2**20)
     scene = scene_with_journal()
     for number in range(6):
         scene.make_topic(f"orders-{number}", {0: (1, 2, 3)})
@@ -285,7 +285,7 @@ def corrupted(value: Any, random: Random) -> Any:
 @pytest.mark.parametrize("seed", range(8))
 def test_corrupt_entries(monkeypatch, seed):
     """The replay of a journal with a corrupt entry ends with a difference, or with an error that names the entry."""
-    monkeypatch.setattr(journal_files, "FILES_COUNT", 2**20)
+    monkeypatch.setattr(journal_files, "FILE_COUNT", 2**20)
     scene = scene_with_journal()
     scene.make_topic("orders", {0: (1, 2, 3)})
     kill_broker(scene, 1)

@@ -39,12 +39,12 @@ def _deferred_collection() -> Iterator[None]:
 @cache
 def journals() -> list[list[dict[str, Any]]]:
     """Return the entries of each journal file of a real controller; later files start with the controller's state."""
-    before, journal_files.FILES_COUNT = journal_files.FILES_COUNT, 2**20
+    before, journal_files.FILE_COUNT = journal_files.FILE_COUNT, 2**20
     try:
         scene = scene_with_journal(brokers=4)
         handle_all_requests(scene)
     finally:
-        journal_files.FILES_COUNT = before
+        journal_files.FILE_COUNT = before
     disk = scene.controllers[CONTROLLER].host.disk
     names = disk.list_directory(DIRECTORY)
     files = [disk.read_file(f"{DIRECTORY}/{name}") for name in names]

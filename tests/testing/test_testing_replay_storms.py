@@ -35,7 +35,7 @@ def test_storms(seed):
 
 def test_a_storm_with_short_files(monkeypatch):
     """Journals with the shortest possible files, which mostly start in the middle of a term, are replayed."""
-    monkeypatch.setattr(files, "FILES_COUNT", 2**20)
+    monkeypatch.setattr(files, "FILE_COUNT", 2**20)
     replay_storm(3, {**OPTIONS, "side_topics": "yes"})
 
 
@@ -44,5 +44,5 @@ def test_a_storm_with_short_files(monkeypatch):
 def test_many_storms(seed, monkeypatch):
     """The journals of forty storms are replayed, half of them with short files."""
     if seed % 2:
-        monkeypatch.setattr(files, "FILES_COUNT", 2**20)
+        monkeypatch.setattr(files, "FILE_COUNT", 2**20)
     replay_storm(seed, SOAK)

@@ -97,7 +97,7 @@ RDKAFKA_SUITE = CrateSuite(
     version=RDKAFKA,
     crate="rdkafka",
     sha256="d7956f9ac12b5712e50372d9749a3102f4810a8d42481c5eae3748d36d585bcf",
-    tests_count=50,
+    test_count=50,
     passed_count=47,
     not_passed={
         "tests/test_high_producers.rs::test_future_producer_send": PORT_9092,
@@ -115,7 +115,7 @@ LIBRDKAFKA_SUITE = CrateSuite(
     version="2.12.1",
     crate="rdkafka-sys",
     sha256="e234cf318915c1059d4921ef7f75616b5219b10b46e9f3a511a15eb4b56a3f77",
-    tests_count=95,
+    test_count=95,
     passed_count=79,
     not_passed={
         "0052_msg_timestamps": NO_SCRIPTS,

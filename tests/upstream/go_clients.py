@@ -19,7 +19,7 @@ SKIPPED = "-skip=^TestVersionMatrix"
 FRANZ_GO = GoSuite(
     "franz-go",
     "1.22.2",
-    tests_count=152,
+    test_count=152,
     passed_count=144,
     not_passed={
         "TestShareGroup*": NO_SHARE_GROUPS,
@@ -35,7 +35,7 @@ FRANZ_GO = GoSuite(
 FRANZ_GO_ADMIN = GoSuite(
     "franz-go kadm",
     "1.19.0",
-    tests_count=11,
+    test_count=11,
     passed_count=11,
     not_passed={},
     module=Module("github.com/twmb/franz-go/pkg/kadm", "v1.19.0", "h1:5Nx/WWFkpNUi8Z55Skxvn9x5HOCjw+BUntSNB1kLglk="),
@@ -44,7 +44,7 @@ FRANZ_GO_ADMIN = GoSuite(
 SARAMA = GoSuite(
     "sarama",
     "1.61.1",
-    tests_count=57,
+    test_count=57,
     passed_count=45,
     not_passed={
         "TestFuncProducing*": OLD_CLIENT,
@@ -65,7 +65,7 @@ SARAMA = GoSuite(
 KAFKA_GO = GoSuite(
     "kafka-go",
     "0.4.51",
-    tests_count=159,
+    test_count=159,
     passed_count=145,
     not_passed={
         "TestClient*ACLs": NO_ACLS,

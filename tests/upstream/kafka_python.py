@@ -62,7 +62,7 @@ KAFKA_PYTHON = Suite(
     folders=("test",),
     run="test/integration",
     missing=MISSING,
-    tests_count=67,
+    test_count=67,
     passed_count=49,
     not_passed=NOT_PASSED,
 )
@@ -74,7 +74,7 @@ OLDER_KAFKA_PYTHON = Suite(
     folders=("test", "kafka"),
     run="test/integration",
     missing=MISSING,
-    tests_count=49,
+    test_count=49,
     passed_count=37,
     not_passed={
         f"{ADMIN}test_create_describe_delete_acls": NO_ACLS,

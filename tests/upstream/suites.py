@@ -25,14 +25,14 @@ class Expected:
     """Expected results of a suite.
 
     :param project: name of the project; ``version`` is its version.
-    :param tests_count: number of tests.
+    :param test_count: number of tests.
     :param passed_count: number of tests that pass.
     :param not_passed: prefix of a test's name -> reason why it does not pass.
     """
 
     project: str
     version: str
-    tests_count: int
+    test_count: int
     passed_count: int
     not_passed: Mapping[str, str]
 
@@ -60,10 +60,10 @@ class Expected:
             if not any(self.names(name, test) for test in outcomes):
                 yield f"{name} is listed, but no such test exists"
         passed = sum(outcome == "passed" for outcome in outcomes.values())
-        if (len(outcomes), passed) != (self.tests_count, self.passed_count):
+        if (len(outcomes), passed) != (self.test_count, self.passed_count):
             yield (
                 f"{len(outcomes)} tests ran and {passed} passed, "
-                f"expected {self.tests_count} and {self.passed_count}"
+                f"expected {self.test_count} and {self.passed_count}"
             )
 
 

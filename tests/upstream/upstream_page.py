@@ -73,8 +73,8 @@ not include them.
 
 def suite(one: Suite) -> str:
     """Return the section of a Python suite."""
-    left = one.tests_count - one.passed_count
-    counts = f"`{one.run}`: {one.passed_count} of {one.tests_count} tests pass. The other {left} tests:"
+    left = one.test_count - one.passed_count
+    counts = f"`{one.run}`: {one.passed_count} of {one.test_count} tests pass. The other {left} tests:"
     rows = [f"| `{name.removeprefix(one.run).lstrip('/')}` | {reason} |" for name, reason in one.not_passed.items()]
     table = ["| Prefix of test names | Reason |", "|---|---|", *rows]
     return "\n".join([f"### {one.project} {one.version}", "", counts, "", *table, ""])
@@ -82,8 +82,8 @@ def suite(one: Suite) -> str:
 
 def other_suite(one: Expected) -> str:
     """Return the section of a suite in another language."""
-    left = one.tests_count - one.passed_count
-    counts = f"{one.passed_count} of {one.tests_count} tests pass." + (f" The other {left} tests:" if left else "")
+    left = one.test_count - one.passed_count
+    counts = f"{one.passed_count} of {one.test_count} tests pass." + (f" The other {left} tests:" if left else "")
     rows = [f"| `{name}` | {reason} |" for name, reason in one.not_passed.items()]
     table = ["| Tests | Reason |", "|---|---|", *rows, ""] if rows else []
     return "\n".join([f"### {one.project} {one.version}", "", counts, "", *table])

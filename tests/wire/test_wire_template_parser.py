@@ -19,13 +19,13 @@ class CountingParser:
     """Template parser that counts the messages that match no template."""
 
     def __init__(self, schema: Schema, version: int) -> None:
-        self.misses_count = 0
+        self.miss_count = 0
         self._schema, self._version = schema, version
         assert schema.varying is not None
         self.parse = TemplateParser(schema.varying, schema.tree(version), self._count, schema.builder(version))
 
     def _count(self, buffer, position):
-        self.misses_count += 1
+        self.miss_count += 1
         return self._schema.parse_uncompiled(self._version, buffer, position)
 
 
@@ -85,7 +85,7 @@ def test_results_equal_those_of_the_schema(schema, version):
         expected = schema.parse_uncompiled(version, data)
         assert parser.parse(buffer, len(before)) == expected
         assert list(parser.parse(buffer, len(before))) == list(expected)
-    assert parser.misses_count < 2500
+    assert parser.miss_count < 2500
 
 
 @pytest.mark.parametrize(("schema", "version"), REQUESTS + RESPONSES)
@@ -123,7 +123,7 @@ def test_messages_that_differ_in_numbers_are_parsed_once():
         for at in range(100):
             value["session_id"], row["fetch_offset"], row["high_watermark"] = at % 3, at, at
             parser.parse(schema.build(17, value))
-        assert parser.misses_count == 1
+        assert parser.miss_count == 1
 
 
 def test_records_are_views_and_the_cache_keeps_no_buffer():
@@ -138,7 +138,7 @@ def test_records_are_views_and_the_cache_keeps_no_buffer():
     row = parser.parse(again)["responses"][0]["partitions"][0]
     again[again.index(b"abc")] = ord("A")
     assert row["records"] == b"Abc"
-    assert parser.misses_count == 1
+    assert parser.miss_count == 1
 
 
 def test_parsed_messages_share_no_mutable_objects():
@@ -167,14 +167,14 @@ def test_cache_is_bounded():
     for partition in range(3 * ENTRIES_MAX):
         parse(partition)
         assert len(parser.parse.cache) <= ENTRIES_MAX
-    parser.misses_count = 0
+    parser.miss_count = 0
     for _ in range(2):
         parse(3 * ENTRIES_MAX - 1)
-    assert parser.misses_count == 0
+    assert parser.miss_count == 0
     value = request(random.Random(1)) | {"rack_id": "r" * TEMPLATE_BYTES_MAX}
     for _ in range(3):
         parser.parse(FETCH.request.build(17, value))
-    assert parser.misses_count == 3
+    assert parser.miss_count == 3
 
 
 def test_parsers_share_no_templates():
@@ -197,4 +197,4 @@ def test_one_template_for_records_of_any_length():
         row["records"] = b"r" * size
         parsed = parser.parse(FETCH.response.build(17, value))
         assert bytes(parsed["responses"][0]["partitions"][0]["records"]) == row["records"]
-    assert parser.misses_count == 1
+    assert parser.miss_count == 1

@@ -13,8 +13,8 @@ from kreplica.zookeeper.requests import Create, Exists, GetData, Multi, SetData
 from kreplica.zookeeper.responses import decode_data
 from tests.support.coordinator import CoordinatorProcess
 
-REQUESTS_COUNT = 4_000
-ZNODES_COUNT = 20
+REQUEST_COUNT = 4_000
+ZNODE_COUNT = 20
 
 
 def read(client: BlockingClient, path: str) -> int:
@@ -26,12 +26,12 @@ def read(client: BlockingClient, path: str) -> int:
 def write_requests(first: int) -> list[bytes]:
     """Return requests that write increasing numbers: sets of one znode, and multis that set a pair of znodes."""
     requests = []
-    for number in range(first, first + REQUESTS_COUNT):
+    for number in range(first, first + REQUEST_COUNT):
         data = b"%d" % number
         if number % 3:
-            request, opcode = SetData(f"/single-{number % ZNODES_COUNT}", data).encode(), Opcode.SET_DATA
+            request, opcode = SetData(f"/single-{number % ZNODE_COUNT}", data).encode(), Opcode.SET_DATA
         else:
-            pair = number % ZNODES_COUNT
+            pair = number % ZNODE_COUNT
             request = Multi([SetData(f"/left-{pair}", data), SetData(f"/right-{pair}", data)]).encode()
             opcode = Opcode.MULTI
         requests.append(request_frame(number, opcode, request))
@@ -43,7 +43,7 @@ def send_all_and_kill(coordinator: CoordinatorProcess, client: BlockingClient, f
     client.send(b"".join(write_requests(first)))
     last_acknowledged = first - 1
     try:
-        for expected in range(first, first + REQUESTS_COUNT):
+        for expected in range(first, first + REQUEST_COUNT):
             reply = client.reply()
             assert (reply.xid, reply.error) == (expected, 0)
             last_acknowledged = expected
@@ -56,30 +56,30 @@ def send_all_and_kill(coordinator: CoordinatorProcess, client: BlockingClient, f
 
 
 @pytest.mark.parametrize(
-    ("seed", "kills_count"), [(1, 6), *(pytest.param(seed, 50, marks=pytest.mark.soak) for seed in range(2, 6))]
+    ("seed", "kill_count"), [(1, 6), *(pytest.param(seed, 50, marks=pytest.mark.soak) for seed in range(2, 6))]
 )
-def test_killed_coordinator_loses_no_acknowledged_write(tmp_path: Path, seed: int, kills_count: int) -> None:
+def test_killed_coordinator_loses_no_acknowledged_write(tmp_path: Path, seed: int, kill_count: int) -> None:
     """Each znode contains at least its last acknowledged number, and the znodes of a pair are equal."""
     random = Random(seed)
     with CoordinatorProcess(tmp_path) as coordinator:
         client = BlockingClient(coordinator.port)
         session = client.session
-        names = [f"/{kind}-{number}" for kind in ("single", "left", "right") for number in range(ZNODES_COUNT)]
+        names = [f"/{kind}-{number}" for kind in ("single", "left", "right") for number in range(ZNODE_COUNT)]
         client.call(Multi([Create(name, b"0") for name in names]))
         client.call(Create("/mine", ephemeral=True))
         acknowledged = dict.fromkeys(names, 0)
-        for round_ in range(kills_count):
-            first = round_ * REQUESTS_COUNT + 1
-            last = send_all_and_kill(coordinator, client, first, random.randrange(REQUESTS_COUNT // 2))
+        for round_ in range(kill_count):
+            first = round_ * REQUEST_COUNT + 1
+            last = send_all_and_kill(coordinator, client, first, random.randrange(REQUEST_COUNT // 2))
             for number in range(first, last + 1):
                 kinds = ("single",) if number % 3 else ("left", "right")
-                acknowledged.update({f"/{kind}-{number % ZNODES_COUNT}": number for kind in kinds})
+                acknowledged.update({f"/{kind}-{number % ZNODE_COUNT}": number for kind in kinds})
             coordinator.start()
             client = BlockingClient(coordinator.port, session)
             found = {name: read(client, name) for name in names}
             assert not {name: number for name, number in found.items() if number < acknowledged[name]}
-            assert [found[f"/left-{n}"] for n in range(ZNODES_COUNT)] == [
-                found[f"/right-{n}"] for n in range(ZNODES_COUNT)
+            assert [found[f"/left-{n}"] for n in range(ZNODE_COUNT)] == [
+                found[f"/right-{n}"] for n in range(ZNODE_COUNT)
             ]
             # Unacknowledged requests may have been applied, but only in the order in which they were sent.
             assert max(found.values()) >= last

@@ -65,7 +65,7 @@ from kreplica.zookeeper.responses import (
 from tests.support.coordinator import CoordinatorProcess
 from tests.support.zookeeper_scene import RealServerUnderTest
 
-REQUESTS_COUNT = 250
+REQUEST_COUNT = 250
 ACLS = (OPEN_ACL, OPEN_ACL, OPEN_ACL, READ_ACL, (Acl(31, "auth", ""),), (Acl(31, "nobody", "x"),), ())
 NAMES = ("a", "b", "c", "", ".", "a\x01")
 
@@ -194,7 +194,7 @@ def transcript(port: int, seed: int) -> list[tuple[Any, Any]]:
         RequestGenerator(seed, root),
         [],
     )
-    for number in range(1, REQUESTS_COUNT):
+    for number in range(1, REQUEST_COUNT):
         client, request = generator.choose(clients), generator.request()
         replies = client.exchange(request, number)
         lines.append((request, [normalizer.normalize(decode(request, reply)) for reply in replies]))

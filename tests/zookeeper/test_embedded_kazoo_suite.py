@@ -11,9 +11,9 @@ from xml.etree import ElementTree
 import pytest
 
 # Number of kazoo 2.11.0's tests without those in ``DOES_NOT_APPLY``; docs/explanation/coordinator.md states it too.
-TESTS_COUNT = 305
+TEST_COUNT = 305
 # Tests mostly wait, so more processes are useful than there are processors.
-PROCESSES_COUNT = 6
+PROCESS_COUNT = 6
 
 
 @pytest.mark.timeout(200)
@@ -24,7 +24,7 @@ def test_kazoos_own_suite_passes(tmp_path: Path) -> None:
     # A separate configuration and root: this project's pytest settings do not apply to kazoo's tests.
     isolation = ["-c", os.devnull, "--rootdir", str(tmp_path), "-p", "no:cacheprovider", "--disable-plugin-autoload"]
     limit = ["-p", "pytest_timeout", "--timeout", "60"]
-    parallel = ["-p", "xdist.plugin", "-n", str(PROCESSES_COUNT), "--dist", "worksteal", f"--junitxml={report}"]
+    parallel = ["-p", "xdist.plugin", "-n", str(PROCESS_COUNT), "--dist", "worksteal", f"--junitxml={report}"]
     done = subprocess.run(
         [*command, *isolation, *limit, *parallel],
         env={**os.environ, "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), str(Path.cwd())])},
@@ -36,7 +36,7 @@ def test_kazoos_own_suite_passes(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
     totals = ElementTree.parse(report).getroot()[0].attrib
     assert {name: int(totals[name]) for name in ("tests", "failures", "errors", "skipped")} == {
-        "tests": TESTS_COUNT,
+        "tests": TEST_COUNT,
         "failures": 0,
         "errors": 0,
         "skipped": 0,

@@ -164,10 +164,10 @@ class OldServerClient:
     """A client of a server without multi-read."""
 
     def __init__(self) -> None:
-        self.multi_reads_count = 0
+        self.multi_read_count = 0
 
     def multi_read(self, reads: Sequence[Read]) -> Deferred[list[ReadResult]]:
-        self.multi_reads_count += 1
+        self.multi_read_count += 1
         return fail(Unimplemented())
 
     def get_data(self, path: str) -> Deferred[tuple[bytes, Stat]]:
@@ -188,7 +188,7 @@ def test_server_without_multi_read_is_read_one_by_one() -> None:
     first, missing = run(list_all(client, ["/a", "/none"]))
     assert first == ["a"]
     assert isinstance(missing, NoNode)
-    assert client.multi_reads_count == 2
+    assert client.multi_read_count == 2
 
 
 def test_failed_read_fails_the_batch() -> None:

@@ -33,7 +33,7 @@ WEIGHT_MAX = 500_000
 RETRY_SECONDS = 60.0
 """Delay between a failed write and the next attempt."""
 
-FILES_COUNT = 4
+FILE_COUNT = 4
 """Minimum number of files of a full journal, so that the oldest can be removed."""
 
 
@@ -255,7 +255,7 @@ class _FileWriter:
         self._file = self._disk.open(f"{directory}/{file_name(broker_id, self._number)}", create=True)
         line = encode_line(0, head)
         self._append([line])
-        self._full_at = max(bytes_max // FILES_COUNT, 2 * len(line))
+        self._full_at = max(bytes_max // FILE_COUNT, 2 * len(line))
 
     def _find(self) -> dict[str, int]:
         """Find the files of earlier processes; the next file gets a higher number."""

@@ -54,7 +54,7 @@ class GroupHistory:
         self._asked: dict[int, _Commit] = {}
         self._commits: dict[int, _Commit] = {}
         """Commits that may still take effect: they were not rejected, and their generation has not ended."""
-        self._commits_count = 0
+        self._commit_count = 0
 
     # --- membership --------------------------------------------------------------------------------------------------
 
@@ -85,10 +85,10 @@ class GroupHistory:
 
         :return: the commit's number, for ``committed`` and ``refused``.
         """
-        self._commits_count += 1
+        self._commit_count += 1
         commit = _Commit(generation, self._generation, dict(offsets))
-        self._asked[self._commits_count] = self._commits[self._commits_count] = commit
-        return self._commits_count
+        self._asked[self._commit_count] = self._commits[self._commit_count] = commit
+        return self._commit_count
 
     def committed(self, number: int, *, has_pending_attempt: bool) -> None:
         """Record a successful commit.
