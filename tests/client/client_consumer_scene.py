@@ -121,12 +121,12 @@ def partition_keys(topic: str, count: int) -> list[TopicPartition]:
 
 async def take(consumer: Consumer, count: int) -> list[ConsumedRecord]:
     """Return the consumer's next records."""
-    found: list[ConsumedRecord] = []
+    records: list[ConsumedRecord] = []
     async for record in consumer:
-        found.append(record)
-        if len(found) == count:
+        records.append(record)
+        if len(records) == count:
             break
-    return found
+    return records
 
 
 def values(records: Iterable[ConsumedRecord]) -> list[str]:

@@ -62,9 +62,9 @@ class Scene:
     def records(self, partition: int, topic: str = "t") -> list[Record]:
         self._reads += 1
         client = self.brokers.leader_client(topic, partition, name=f"reader-{self._reads}")
-        found = self.run(client.read_all(topic, partition))
+        records = self.run(client.read_all(topic, partition))
         self.run(client.close())
-        return found
+        return records
 
     def values(self, partition: int, topic: str = "t") -> list[bytes | None]:
         return [record.value for record in self.records(partition, topic)]

@@ -74,9 +74,9 @@ def test_lookup_of_a_missing_topic_is_retried(scene: AdminScene) -> None:
     scene.brokers.run(2.0)
     assert not pending.called
     scene.run(scene.admin.create_topic("later", 1, 1))
-    found = scene.run(pending, 60)
-    assert found[later].offset == 0
-    assert error_codes(found.failed) == {never: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+    offsets = scene.run(pending, 60)
+    assert offsets[later].offset == 0
+    assert error_codes(offsets.failed) == {never: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
 
 
 def test_no_broker_responds(scene: AdminScene) -> None:

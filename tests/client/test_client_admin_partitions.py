@@ -49,13 +49,13 @@ def test_offsets_and_deletion_of_records(scene: AdminScene) -> None:
         await scene.admin.create_topic("records", 2, 3)
         await scene.produce(first, [b"a", b"b", b"c"])
         times = {first: 1001, second: EARLIEST, nope: LATEST, none: LATEST}
-        found = await scene.admin.list_offsets(times)
+        offsets = await scene.admin.list_offsets(times)
         assert (
-            found[first] == (await scene.admin.list_offsets({first: 1001}, isolation=Isolation.READ_COMMITTED))[first]
+            offsets[first] == (await scene.admin.list_offsets({first: 1001}, isolation=Isolation.READ_COMMITTED))[first]
         )
-        assert (found[first].offset, found[first].timestamp_ms) == (1, 1001)
-        assert found[second].offset == 0
-        assert error_codes(found.failed) == dict.fromkeys((nope, none), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        assert (offsets[first].offset, offsets[first].timestamp_ms) == (1, 1001)
+        assert offsets[second].offset == 0
+        assert error_codes(offsets.failed) == dict.fromkeys((nope, none), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         assert (await scene.admin.list_offsets({first: MAX_TIMESTAMP}))[first].offset == 2
 
         deleted = await scene.admin.delete_records({first: 2, second: 9, nope: 0})

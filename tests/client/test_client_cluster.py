@@ -45,10 +45,10 @@ def test_new_leaders_are_found(brokers: SimulatedCluster, cluster: Cluster) -> N
     brokers.brokers[leader].kill()
 
     async def new_leader() -> int:
-        found = await cluster.leader(key)
-        if found == leader:
+        current_leader = await cluster.leader(key)
+        if current_leader == leader:
             raise ConnectionFailed("still the old leader")
-        return found
+        return current_leader
 
     assert brokers.run_until(cluster.retrying(new_leader)) != leader
 
@@ -59,10 +59,10 @@ def test_concurrent_refreshes_share_a_request(brokers: SimulatedCluster, cluster
     left: list[object] = []
     refreshes[0].addErrback(left.append)
     refreshes[0].cancel()
-    found = [brokers.run_until(refresh) for refresh in refreshes[1:]]
+    views = [brokers.run_until(refresh) for refresh in refreshes[1:]]
     assert len(left) == 1
-    assert all(view is found[0] for view in found)
-    assert sorted(found[0].brokers) == [1, 2, 3]
+    assert all(view is views[0] for view in views)
+    assert sorted(views[0].brokers) == [1, 2, 3]
 
 
 def test_metadata_marked_stale_during_a_refresh_stays_stale(brokers: SimulatedCluster, cluster: Cluster) -> None:

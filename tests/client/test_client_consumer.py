@@ -196,9 +196,9 @@ def test_offsets_by_time_and_ends(scene: Scene) -> None:
     scene.write("t", 0, ["a"], timestamp_ms=1000)
     scene.write("t", 0, ["b"], timestamp_ms=2000)
     consumer = scene.consumer()
-    found = scene.run_until(consumer.offsets_for_times({T0: 1001, T1: 1001}))
-    assert found[T1] is None
-    assert (found[T0].offset, found[T0].timestamp_ms) == (51, 2000)
+    offsets = scene.run_until(consumer.offsets_for_times({T0: 1001, T1: 1001}))
+    assert offsets[T1] is None
+    assert (offsets[T0].offset, offsets[T0].timestamp_ms) == (51, 2000)
     assert scene.run_until(consumer.beginning_offsets([T0, T1])) == {T0: 0, T1: 0}
     assert scene.run_until(consumer.end_offsets([T0, T1])) == {T0: 52, T1: 50}
 

@@ -61,11 +61,11 @@ def test_slow_handlers_keep_their_assignment(scene: Scene, protocol: str) -> Non
         scene.run_until(consumer.subscribe(["t"]))
     scene.run_until(lambda: all(len(consumer.assignment) == 2 for consumer in consumers), 60)
     slow = [DelayingHandler(scene, host, 150.0) for host in ("one", "two")]
-    shares = [consumer.assignment for consumer in consumers]
+    assignments = [consumer.assignment for consumer in consumers]
     identities = [consumer.identity for consumer in consumers]
     running = [Deferred.fromCoroutine(consumer.run(each)) for consumer, each in zip(consumers, slow, strict=True)]
     scene.run_until(lambda: sum(len(each.done) for each in slow) == 8, 1000)
-    assert [consumer.assignment for consumer in consumers] == shares
+    assert [consumer.assignment for consumer in consumers] == assignments
     assert [consumer.identity for consumer in consumers] == identities
     for each in slow:
         each.seconds = 0.01
@@ -156,14 +156,14 @@ def test_committed_offsets_are_the_start_positions(scene: Scene) -> None:
     """A consumer used as a context manager starts at the offsets that an earlier member committed before it left."""
 
     async def read(count: int) -> list[tuple[int, int]]:
-        found = []
+        positions = []
         async with scene.consumer("one", group_id="q", topics=["t"]) as consumer:
             async for record in consumer:
-                found.append((record.partition, record.offset))
-                if len(found) == count:
+                positions.append((record.partition, record.offset))
+                if len(positions) == count:
                     await consumer.commit()
                     break
-        return found
+        return positions
 
     seen = scene.run_until(read(15)) + scene.run_until(read(25))
     assert sorted(seen) == [(partition, offset) for partition in range(4) for offset in range(10)]
@@ -171,29 +171,29 @@ def test_committed_offsets_are_the_start_positions(scene: Scene) -> None:
 
 def test_listener_can_use_the_consumer(scene: Scene) -> None:
     """Partitions are already assigned in ``on_assigned``, which may seek, and still assigned in ``on_revoked``."""
-    found: list[tuple[str, int]] = []
+    events: list[tuple[str, int]] = []
     consumer = scene.consumer(group_id="l")
 
     class Listener:
         async def on_assigned(self, partitions: frozenset[Any]) -> None:
-            found.append(("assigned", len(partitions)))
+            events.append(("assigned", len(partitions)))
             for key in sorted(partitions):
                 await consumer.seek(key, 8)
 
         async def on_revoked(self, partitions: frozenset[Any]) -> None:
-            found.append(("revoked", len(partitions & consumer.assignment)))
+            events.append(("revoked", len(partitions & consumer.assignment)))
 
         def on_lost(self, partitions: frozenset[Any]) -> None:
-            found.append(("lost", len(partitions)))
+            events.append(("lost", len(partitions)))
 
         def on_ended(self, error: Exception) -> None:
-            found.append(("ended", 0))
+            events.append(("ended", 0))
 
     scene.run_until(consumer.subscribe(["t"], listener=Listener()))
     records = scene.read(consumer, 8)
     assert {record.offset for record in records} == {8, 9}
     scene.run_until(consumer.close())
-    assert found == [("assigned", 4), ("revoked", 4)]
+    assert events == [("assigned", 4), ("revoked", 4)]
     other = scene.consumer(group_id="l")
     scene.run_until(other.assign(partition_keys("t", 1)))
     with pytest.raises(ValueError, match="already assigned"):

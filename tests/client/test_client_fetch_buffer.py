@@ -41,11 +41,11 @@ def marker(offset: int) -> bytes:
 
 def take_all(buffer: FetchBuffer, position: int) -> list[tuple[list[int], int]]:
     """Take all batches, and return (offsets, next position) of each."""
-    found = []
+    results = []
     while not buffer.is_empty:
         taken, position = buffer.take(position)
-        found.append(([] if taken is None else [record.offset for record in taken], position))
-    return found
+        results.append(([] if taken is None else [record.offset for record in taken], position))
+    return results
 
 
 def test_gaps_and_records_before_the_position() -> None:
@@ -65,13 +65,13 @@ def test_small_batches_are_delivered_together() -> None:
     large = [build_batch([Record(offset, 5, None, bytes(50_000))], base_offset=offset) for offset in (500, 501, 502)]
     other = [batch(503, 503), batch(504, 504, epoch=4), batch(505, 505, epoch=4)]
     buffer.add(fetched_records(0, *many, *large, *other))
-    found = []
+    batches = []
     position = 0
     while not buffer.is_empty:
         taken, position = buffer.take(position)
         if taken is not None:
-            found.append((len(taken), taken.next_offset, taken.leader_epoch))
-    assert found == [(300, 300, 3), (200, 500, 3), (2, 502, -1), (1, 503, -1), (1, 504, 3), (2, 506, 4)]
+            batches.append((len(taken), taken.next_offset, taken.leader_epoch))
+    assert batches == [(300, 300, 3), (200, 500, 3), (2, 502, -1), (1, 503, -1), (1, 504, 3), (2, 506, 4)]
 
 
 def test_returned_records_come_first() -> None:

@@ -48,8 +48,8 @@ def aiokafka_assignment(assignor, all_topics: Topics, members: Sequence[Member])
     """Return the assignment that an assignor of aiokafka computes."""
     cluster = SimpleNamespace(topics=lambda: set(all_topics), partitions_for_topic=lambda topic: set(all_topics[topic]))
     metadata = {each.member_id: ConsumerProtocolMemberMetadata(0, sorted(each.topics), b"") for each in members}
-    found = assignor.assign(cluster, metadata)
-    return {member_id: sorted(parse_assignment(share.encode())) for member_id, share in found.items()}
+    assignments = assignor.assign(cluster, metadata)
+    return {member_id: sorted(parse_assignment(share.encode())) for member_id, share in assignments.items()}
 
 
 @pytest.mark.parametrize(
@@ -70,28 +70,28 @@ def test_each_partition_is_assigned_once(name: str) -> None:
     for seed in SEEDS:
         random = Random(seed)
         all_topics, members = random_group(random)
-        shares = ASSIGNORS[name].assign(all_topics, members)
+        assignments = ASSIGNORS[name].assign(all_topics, members)
         wanted = {topic for each in members for topic in each.topics}
-        given = Counter(partition for share in shares.values() for partition in share)
+        given = Counter(partition for share in assignments.values() for partition in share)
         assert given == Counter(TopicPartition(topic, number) for topic in wanted for number in all_topics[topic])
-        assert all(partition.topic in each.topics for each in members for partition in shares[each.member_id])
-        assert shares == ASSIGNORS[name].assign(all_topics, random.sample(members, len(members)))
+        assert all(partition.topic in each.topics for each in members for partition in assignments[each.member_id])
+        assert assignments == ASSIGNORS[name].assign(all_topics, random.sample(members, len(members)))
 
 
 def test_range_assigns_the_same_partitions_of_each_topic() -> None:
     """A member gets the same partition numbers of each topic; static members are ordered by instance ID."""
     both = frozenset("ab")
     members = [Member("x", both, "2"), Member("y", both, "1"), Member("a", both)]
-    shares = by_names(["range"])[0].assign(topics(a=4, b=4), members)
-    numbers = {each: [str(partition) for partition in share] for each, share in shares.items()}
+    assignments = by_names(["range"])[0].assign(topics(a=4, b=4), members)
+    numbers = {each: [str(partition) for partition in share] for each, share in assignments.items()}
     assert numbers == {"y": ["a-0", "a-1", "b-0", "b-1"], "x": ["a-2", "b-2"], "a": ["a-3", "b-3"]}
 
 
 def test_range_prefers_racks() -> None:
     """Members get the partitions in their own rack first, but no more than their share."""
     members = [Member(name, frozenset("t"), rack=rack) for name, rack in (("1", "A"), ("2", "B"), ("3", None))]
-    shares = ASSIGNORS["range"].assign(topic_in_racks("B+C", "A+C", "A+C", "B+C", "A+C", "B+C"), members)
-    assert {each: [one.partition for one in share] for each, share in shares.items()} == {
+    assignments = ASSIGNORS["range"].assign(topic_in_racks("B+C", "A+C", "A+C", "B+C", "A+C", "B+C"), members)
+    assert {each: [one.partition for one in share] for each, share in assignments.items()} == {
         "1": [1, 2], "2": [0, 3], "3": [4, 5],
     }  # fmt: skip
     everywhere = ASSIGNORS["range"].assign(topic_in_racks(*["A+B"] * 6), members[:2])
@@ -99,7 +99,7 @@ def test_range_prefers_racks() -> None:
 
 
 def rejoining_members(
-    members: Sequence[Member], shares: dict[str, list[TopicPartition]], generation: int
+    members: Sequence[Member], assignments: dict[str, list[TopicPartition]], generation: int
 ) -> list[Member]:
     """Return the members as they join the next rebalance, with the user data of both sticky assignors."""
     return [
@@ -107,9 +107,9 @@ def rejoining_members(
             each.member_id,
             each.topics,
             each.instance_id,
-            tuple(shares.get(each.member_id, ())),
+            tuple(assignments.get(each.member_id, ())),
             generation,
-            user_data=build_eager(shares.get(each.member_id, ()), generation),
+            user_data=build_eager(assignments.get(each.member_id, ()), generation),
         )
         for each in members
     ]
@@ -119,13 +119,13 @@ def test_sticky_assignment_is_equal_and_moves_little() -> None:
     """Only the partitions of a leaving member, or the share of a new one, move."""
     sticky, all_topics = ASSIGNORS["sticky"], topics(a=7, b=6)
     members = [Member(f"m{number}", frozenset("ab")) for number in range(5)]
-    shares = sticky.assign(all_topics, members)
-    assert sorted(map(len, shares.values())) == [2, 2, 3, 3, 3]
-    remaining = rejoining_members(members[1:], shares, 1)
+    assignments = sticky.assign(all_topics, members)
+    assert sorted(map(len, assignments.values())) == [2, 2, 3, 3, 3]
+    remaining = rejoining_members(members[1:], assignments, 1)
     after_leave = sticky.assign(all_topics, remaining)
     assert sorted(map(len, after_leave.values())) == [3, 3, 3, 4]
     for each in remaining:
-        assert set(shares[each.member_id]) <= set(after_leave[each.member_id])
+        assert set(assignments[each.member_id]) <= set(after_leave[each.member_id])
     after_return = sticky.assign(all_topics, [*rejoining_members(remaining, after_leave, 2), members[0]])
     assert len(after_return["m0"]) == 2
     for each in remaining:
@@ -133,7 +133,7 @@ def test_sticky_assignment_is_equal_and_moves_little() -> None:
 
 
 def test_sticky_assignment_is_as_balanced_as_others() -> None:
-    """For random groups, shares are at least as equal as those of aiokafka."""
+    """For random groups, assignments are at least as balanced as those of aiokafka."""
     for seed in SEEDS:
         all_topics, members = random_group(Random(seed))
         ours, other = (
@@ -143,8 +143,8 @@ def test_sticky_assignment_is_as_balanced_as_others() -> None:
         assert _imbalance(ours) <= _imbalance(other), seed
 
 
-def _imbalance(shares: dict[str, list[TopicPartition]]) -> int:
-    return sum(len(share) ** 2 for share in shares.values())
+def _imbalance(assignments: dict[str, list[TopicPartition]]) -> int:
+    return sum(len(share) ** 2 for share in assignments.values())
 
 
 def test_claim_of_the_later_generation_wins() -> None:
@@ -160,8 +160,8 @@ def test_cooperative_members_revoke_first() -> None:
     """A partition that moves is unassigned in the first step, and assigned in the second."""
     cooperative, all_topics = ASSIGNORS["cooperative-sticky"], topics(t=6)
     one, two = Member("one", frozenset("t")), Member("two", frozenset("t"))
-    shares = cooperative.assign(all_topics, [one])
-    first = cooperative.assign(all_topics, [*rejoining_members([one], shares, 1), two])
+    assignments = cooperative.assign(all_topics, [one])
+    first = cooperative.assign(all_topics, [*rejoining_members([one], assignments, 1), two])
     assert [each.partition for each in first["one"]] == [0, 1, 2]
     assert first["two"] == []
     second = cooperative.assign(all_topics, rejoining_members([one, two], first, 2))

@@ -62,11 +62,11 @@ class Worker(Reader):
         await super().on_assigned(partitions)
         before = {each: self.commits.floor(each, self.brokers.simulation.now_s) for each in partitions}
         try:
-            found = await self.membership.committed(partitions)
+            committed_offsets = await self.membership.committed(partitions)
         except ClientError:
             return
         for each in sorted(partitions):
-            committed = found[each].offset if each in found else 0
+            committed = committed_offsets[each].offset if each in committed_offsets else 0
             if committed < before[each]:
                 self.commits.contradictions.append(f"{each}: {self.name} found {committed}, not {before[each]}")
             self.positions[each] = committed

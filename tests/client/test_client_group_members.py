@@ -115,8 +115,8 @@ def test_committed_offsets_are_found_by_the_next_owner(brokers: SimulatedCluster
     one.revocation_hook = commit
     one.stop()
     settle(brokers, two)
-    found = brokers.run_until(two.membership.committed(two.owned))
-    assert found == {each: CommittedOffset(each.partition + 20) for each in offsets}
+    committed = brokers.run_until(two.membership.committed(two.owned))
+    assert committed == {each: CommittedOffset(each.partition + 20) for each in offsets}
     two.stop()
 
 
@@ -131,11 +131,11 @@ def test_offsets_of_an_open_transaction_are_awaited(brokers: SimulatedCluster, k
         await producer.send_offsets({key: CommittedOffset(7)}, one.membership.identity)
 
     brokers.run_until(send_offsets())
-    found = Deferred.fromCoroutine(two.membership.committed([key]))
+    committed = Deferred.fromCoroutine(two.membership.committed([key]))
     brokers.run(3.0)
-    assert not found.called
+    assert not committed.called
     brokers.run_until(producer.commit())
-    assert brokers.run_until(found) == {key: CommittedOffset(7)}
+    assert brokers.run_until(committed) == {key: CommittedOffset(7)}
     brokers.run_until(producer.close())
     one.stop()
     two.stop()

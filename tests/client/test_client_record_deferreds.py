@@ -57,11 +57,11 @@ def test_awaiting(callbacks_first: bool) -> None:
     first.callback(None)
     chained: Deferred[Written] = Deferred()
     deferreds[3].chainDeferred(chained)
-    found = gatherResults([Deferred.fromCoroutine(wait()), old_style(), first, chained, deferreds[4]])
+    results = gatherResults([Deferred.fromCoroutine(wait()), old_style(), first, chained, deferreds[4]])
     if callbacks_first:
         complete(*deferreds)
     seen: list[Any] = []
-    found.addCallback(seen.extend)
+    results.addCallback(seen.extend)
     assert seen[:3] == [WRITTEN] * 3
 
 
@@ -118,7 +118,7 @@ class UnhandledTests(SynchronousTestCase):
 @pytest.mark.parametrize(("error", "is_logged"), [(TransactionFailed("aborted"), False), (RecordTooLarge("x"), True)])
 def test_unhandled_errors_of_an_aborted_transaction_are_not_logged(error: ClientError, is_logged: bool) -> None:
     """Deferreds that are kept fail in both cases; the error of a dropped one is logged unless it is an abort."""
-    found: list[object] = []
+    errors: list[object] = []
     logged: list[object] = []
 
     def note(event: object) -> None:
@@ -126,13 +126,13 @@ def test_unhandled_errors_of_an_aborted_transaction_are_not_logged(error: Client
 
     gc.collect()  # frees the objects of other tests
     before, after = RecordDeferred(), RecordDeferred()
-    before.addErrback(lambda failure: found.append(failure.value))
+    before.addErrback(lambda failure: errors.append(failure.value))
     for deferred in (before, after, RecordDeferred()):
         fail_record(deferred, error)
-    after.addErrback(lambda failure: found.append(failure.value))
+    after.addErrback(lambda failure: errors.append(failure.value))
     globalLogPublisher.addObserver(note)
     del deferred
     gc.collect()
     globalLogPublisher.removeObserver(note)
-    assert found == [error, error]
+    assert errors == [error, error]
     assert bool(logged) == is_logged

@@ -32,17 +32,17 @@ async def main(reactor, broker_port, own, other, name):
     certificate = PrivateCertificate.loadPEM(open(own).read())
     proxy = SSL4ServerEndpoint(reactor, 0, certificate.options(), interface="127.0.0.1")
     listening = await proxy.listen(ProxyFactory("127.0.0.1", int(broker_port)))
-    found = []
+    results = []
     for host, trusted in [("127.0.0.1", own), ("127.0.0.1", other), (name, own)]:
         runtime = default_runtime(endpoint=tls_endpoints(trustRoot=Certificate.loadPEM(open(trusted).read())))
         options = ClientOptions(connect_timeout_s=10, operation_timeout_s=10)
         bootstrap = f"{host}:{listening.getHost().port}"
         async with Cluster(bootstrap, options=options, runtime=runtime) as cluster:
             try:
-                found.append(sorted((await cluster.refresh()).brokers))
+                results.append(sorted((await cluster.refresh()).brokers))
             except errors.ClientError as error:
-                found.append(type(error).__name__)
-    print(json.dumps(found))
+                results.append(type(error).__name__)
+    print(json.dumps(results))
     await listening.stopListening()
 
 

@@ -16,15 +16,15 @@ def journaled_states(cluster: SimulatedCluster, key: TopicPartition) -> list[Lea
 
     Only writes that ZooKeeper acknowledged are returned.
     """
-    found = []
+    states = []
     for machine in cluster.brokers.values():
         try:
             files = read_journals(machine.host.disk, LOG_DIRECTORY)
         except JournalUnreadable:
             continue  # the disk was full or the machine lost power before the journal was started
         for file in files:
-            found += list(_states(file, znodes.partition_state_path(*key)))
-    return found
+            states += list(_states(file, znodes.partition_state_path(*key)))
+    return states
 
 
 def _states(file: JournalFile, path: str) -> Iterator[LeaderAndIsr]:

@@ -37,11 +37,11 @@ def both(function: Callable[..., T], *arguments: Any) -> T:
     """Call a function with and without kernels, and check that both return the same result or raise the same error."""
     with without_kernels():
         expected = _outcome(function, arguments)
-    found = _outcome(function, arguments)
-    assert _comparable(found) == _comparable(expected)
-    if isinstance(found, Exception):
-        raise found
-    return found
+    outcome = _outcome(function, arguments)
+    assert _comparable(outcome) == _comparable(expected)
+    if isinstance(outcome, Exception):
+        raise outcome
+    return outcome
 
 
 def _outcome(function: Callable[..., T], arguments: tuple[Any, ...]) -> T | Exception:

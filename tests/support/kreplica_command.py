@@ -39,16 +39,16 @@ def port_options(brokers: int = 1) -> list[object]:
 
 def processes_of(directory: Path) -> dict[int, int]:
     """Return the CPU ticks of each process whose command line contains a directory, by process ID."""
-    found = {}
+    ticks_by_process = {}
     for place in Path("/proc").iterdir():
         if place.name.isdecimal() and int(place.name) != os.getpid():
             try:
                 if os.fsencode(directory) in (place / "cmdline").read_bytes():
                     fields = (place / "stat").read_text().rpartition(")")[2].split()
-                    found[int(place.name)] = int(fields[11]) + int(fields[12])
+                    ticks_by_process[int(place.name)] = int(fields[11]) + int(fields[12])
             except (FileNotFoundError, ProcessLookupError):
                 pass
-    return found
+    return ticks_by_process
 
 
 def waits_for_the_machine(process_id: int) -> bool:

@@ -37,11 +37,11 @@ class Links(Protocol):
     ) -> None: ...
 
 
-def cut(links: Links, some: Iterable[int], others: Iterable[int]) -> None:
+def cut(links: Links, group: Iterable[int], other_group: Iterable[int]) -> None:
     """Separate two groups of nodes in both directions."""
-    some, others = list(some), list(others)
-    links.cut_one_way(some, others)
-    links.cut_one_way(others, some)
+    group, other_group = list(group), list(other_group)
+    links.cut_one_way(group, other_group)
+    links.cut_one_way(other_group, group)
 
 
 def node_pairs(sources: Iterable[int], destinations: Iterable[int]) -> list[tuple[int, int]]:

@@ -240,10 +240,10 @@ def check_exactly_once(producer: SteadyProducer, reader: TailingReader) -> None:
         assert offsets == list(range(len(offsets))), f"partition {partition} was not read offset by offset"
         numbers = [number for _, number in read]
         assert numbers == list(range(len(numbers))), f"partition {partition}: {_first_break(numbers)}"
-        found = dict(read)
+        values = dict(read)
         for offset, number in producer.acknowledged[partition].items():
-            assert found.get(offset) == number, (
-                f"{partition}/{number} was acknowledged at {offset}, where {found.get(offset)} was read"
+            assert values.get(offset) == number, (
+                f"{partition}/{number} was acknowledged at {offset}, where {values.get(offset)} was read"
             )
 
 

@@ -81,14 +81,14 @@ class Planner:
 
     def _planned(self) -> dict[TopicPartition, str]:
         """Return the partitions of plans that have not ended."""
-        found: dict[TopicPartition, str] = {}
+        plan_ids: dict[TopicPartition, str] = {}
         for plan_id in self._children(znodes.PLANS):
             parent = znodes.plan_steps_path(plan_id)
             for path in [f"{parent}/{name}" for name in self._children(parent)]:
                 node = znode(self._cluster, path)
                 if node is not None and not self.plan(plan_id).state.is_ended:
-                    found |= {step.key: plan_id for step in documents.decode_steps(path, node.data or b"")}
-        return found
+                    plan_ids |= {step.key: plan_id for step in documents.decode_steps(path, node.data or b"")}
+        return plan_ids
 
     def change(self, plan_id: str, **changes: Any) -> None:
         """Change or cancel a plan, as the admin API does."""

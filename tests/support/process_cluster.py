@@ -179,11 +179,11 @@ class ProcessCluster:
     def controller(self) -> int:
         """Wait until a controller is known and responds, and return its ID."""
 
-        def found() -> int | None:
+        def controller() -> int | None:
             broker_id: int = self.metadata()["controller_id"]
             return broker_id if broker_id in self.brokers and self.brokers[broker_id].answering else None
 
-        return wait_until(found, "a controller")
+        return wait_until(controller, "a controller")
 
     # --- actions ---
 
@@ -273,12 +273,12 @@ def wait_until(
     answer: object = None
     while time.monotonic() < deadline_s:
         try:
-            found = condition()
+            result = condition()
         except OSError as error:
             answer = error
         else:
-            if found:
-                return found
-            answer = found
+            if result:
+                return result
+            answer = result
         time.sleep(POLL_S)
     raise ServerFailed(f"waited {timeout_s:g} s for {what}: {answer if now is None else now()}")

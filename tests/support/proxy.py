@@ -217,12 +217,12 @@ def _in_hex(address: tuple[str, int]) -> str:
 
 def _sockets_of(pid: int) -> set[str]:
     """Return the inodes of a process's sockets; empty if it has exited."""
-    found = set()
+    inodes = set()
     try:
         for entry in os.scandir(f"/proc/{pid}/fd"):
             target = os.readlink(entry.path)
             if target.startswith("socket:["):
-                found.add(target[8:-1])
+                inodes.add(target[8:-1])
     except OSError:
         pass
-    return found
+    return inodes

@@ -57,8 +57,8 @@ def _batches(data: bytes) -> Iterator[bytes]:
         yield data[position : position + header.size]
 
 
-def _first_difference(some: list[bytes], others: list[bytes]) -> str:
-    for one, other in zip(some, others, strict=False):
-        if one != other:
-            return f"{parse_header(one)} and {parse_header(other)}"
-    return f"{len(some)} batches and {len(others)}"
+def _first_difference(batches: list[bytes], other_batches: list[bytes]) -> str:
+    for batch, other in zip(batches, other_batches, strict=False):
+        if batch != other:
+            return f"{parse_header(batch)} and {parse_header(other)}"
+    return f"{len(batches)} batches and {len(other_batches)}"

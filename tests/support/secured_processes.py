@@ -76,10 +76,10 @@ class SecuredProcesses:
 
         :param is_open: True to keep the unencrypted listener.
         """
-        found = [f"SASL_SSL://127.0.0.1:{self.ports[broker.broker_id]}"]
+        listeners = [f"SASL_SSL://127.0.0.1:{self.ports[broker.broker_id]}"]
         if is_open:
-            found.insert(0, f"PLAINTEXT://127.0.0.1:{broker.place.port}")
-        return {"listeners": ",".join(found), "advertised.listeners": ",".join(found)}
+            listeners.insert(0, f"PLAINTEXT://127.0.0.1:{broker.place.port}")
+        return {"listeners": ",".join(listeners), "advertised.listeners": ",".join(listeners)}
 
     def tls_and_sasl(self, key_store: Path) -> dict[str, object]:
         """Return the settings of the SASL_SSL listener."""

@@ -207,9 +207,9 @@ class PartitionRecorder:
         if not machine.running or machine.program.serving is None:
             return
         for broker in self._cluster.brokers:
-            found = self._registration(broker)
-            if found is not None and found[0] != self._registered[broker][0]:
-                self._register(broker, *found)
+            registration = self._registration(broker)
+            if registration is not None and registration[0] != self._registered[broker][0]:
+                self._register(broker, *registration)
         state = state_of(self._cluster, self._key)
         if state is None or state == self._state:
             return
@@ -241,10 +241,10 @@ class PartitionRecorder:
     def _process_ended(self, broker: int) -> None:
         log = self._cluster.brokers[broker].program.directories.logs.get(self._key)
         before, _ = self._logs[broker]
-        found = before if log is None else LogState.of(log)
+        state = before if log is None else LogState.of(log)
         self._replicas.pop(broker, None)
-        self._ended.setdefault(broker, []).append(self._add("end", broker, found, 0))
-        self._logs[broker] = found, 0
+        self._ended.setdefault(broker, []).append(self._add("end", broker, state, 0))
+        self._logs[broker] = state, 0
 
     def _written(self, state: LeaderAndIsr) -> None:
         old, version = self._state, state.partition_epoch

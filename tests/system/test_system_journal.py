@@ -22,7 +22,7 @@ def test_journals_of_killed_brokers(zookeeper, tmp_path, topic):
         cluster.kill()
     directories = sorted({path.parent for path in tmp_path.rglob("controller-journal-*.jsonl")})
     assert len(directories) == len(places)
-    outcomes = [each for found in directories for each in replay_all(read_journals(OsDisk(), str(found)))]
+    outcomes = [each for directory in directories for each in replay_all(read_journals(OsDisk(), str(directory)))]
     assert [outcome.difference for outcome in outcomes] == [None] * len(outcomes)
     assert [outcome.entries for outcome in outcomes] == [len(outcome.file.lines) for outcome in outcomes]
     assert len(outcomes) == len(places) + 2

@@ -127,8 +127,8 @@ def test_a_dry_run_shows_the_znodes_of_a_write(write, cluster, tree, topic):
         with ThreadPoolExecutor(1) as other, paused(cluster.brokers[send.controller]):
             pending = other.submit(send, method, path, body)
             (row,) = preview["znodes"]
-            found = wait_for_znode(tree, row["path"])
-            assert found == row["data"]
+            data = wait_for_znode(tree, row["path"])
+            assert data == row["data"]
             cluster.brokers[send.controller].resume()
             done = pending.result(30)
     else:
@@ -150,9 +150,9 @@ def wait_for_znode(tree, path):
     """Return a znode's data as soon as the znode exists."""
     deadline_s = time.monotonic() + SEEN_S_MAX
     while time.monotonic() < deadline_s:
-        found = read_znode(tree, path)
-        if found is not None:
-            return found
+        data = read_znode(tree, path)
+        if data is not None:
+            return data
         time.sleep(0.01)
     raise AssertionError(f"{path} was not created")
 

@@ -126,10 +126,10 @@ def find_inconsistencies(cluster):
         for topic in topics
         for row in topic["partitions"]
     }
-    found = [(*key, row) for key, row in rows.items() if not has_all_replicas_in_sync(row)]
+    problems = [(*key, row) for key, row in rows.items() if not has_all_replicas_in_sync(row)]
     by_name = [{topic["name"]: topic for topic in topics} for topics in metadata.values()]
     if any(topics != by_name[0] for topics in by_name):
-        found.append("the brokers' metadata differ")
+        problems.append("the brokers' metadata differ")
     wanted = {(r, f"{topic}-{p}") for (_, topic, p), row in rows.items() for r in row["replica_nodes"]}
     present = {
         (broker.broker_id, path.name)
@@ -138,7 +138,7 @@ def find_inconsistencies(cluster):
         for path in root.iterdir()
         if path.is_dir()
     }
-    return found + sorted(wanted ^ present)
+    return problems + sorted(wanted ^ present)
 
 
 @pytest.mark.parametrize("seed", range(3))
