@@ -6,8 +6,9 @@ processes.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Coroutine, Iterator
 from contextlib import suppress
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -24,7 +25,9 @@ from exactly_once_scene import (
     visible_values,
 )
 
+from kreplica.client_core.cluster import ClusterCore
 from kreplica.client_core.errors import ClientError, LeaderUnknown
+from kreplica.client_core.metadata import ClusterView
 from kreplica.spark.sink import exactly_once
 from kreplica.spark.sink.abandoned_transactions import open_producer
 from kreplica.spark.sink.decision_store import lane_id
@@ -39,7 +42,7 @@ from kreplica.testing.fixtures.kafka_cluster import KafkaCluster
 SEEDS = range(5)
 TOPICS = (
     *("redriven", "refused", "fewer", "zombie", "late", "aborted", "one", "switched", "timeless", "timed", "lost"),
-    *("settled", "restarted", "empty", "unmarked", "failover"),
+    *("settled", "restarted", "empty", "unmarked", "failover", "cached"),
     *(f"{mode}-{seed}" for mode in ("one", "many") for seed in SEEDS),
 )
 
@@ -168,6 +171,23 @@ def test_settled_decisions_are_not_checked_again(bootstrap: str, monkeypatch: py
     monkeypatch.setattr(exactly_once, "_commit_transaction", kill_driver)
     commit_prepared(prepare(sink, 0, 2, "b"), sink)
     assert visible_values(bootstrap, "settled") == all_values(0)
+
+
+def test_metadata_is_requested_once(bootstrap: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Later micro-batches use the metadata that the worker already has, including that of the decisions topic."""
+    sink = options(bootstrap, "cached")
+    commit_prepared(prepare(sink, 0, 2), sink)
+    requested: list[object] = []
+    request_metadata = ClusterCore._request_metadata
+
+    def record(core: ClusterCore[Any], names: frozenset[str] | None) -> Coroutine[Any, Any, ClusterView]:
+        requested.append(names)
+        return request_metadata(core, names)
+
+    monkeypatch.setattr(ClusterCore, "_request_metadata", record)
+    commit_prepared(prepare(sink, 1, 2), sink)
+    assert requested == []
+    assert visible_values(bootstrap, "cached") == all_values(0, 1)
 
 
 def test_settled_mark_that_cannot_be_written(bootstrap: str, monkeypatch: pytest.MonkeyPatch) -> None:

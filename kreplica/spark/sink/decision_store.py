@@ -79,8 +79,10 @@ def create_decisions_topic(cluster: Cluster, topic: str) -> None:
 
     :raise ValueError: the topic exists with too few partitions.
     """
-    cluster.retrying(lambda: cluster.refresh((topic,)))
-    found = cluster.view.topics.get(topic)
+    found = cluster.core.known_topic(topic)
+    if found is None:
+        cluster.retrying(lambda: cluster.refresh((topic,)))
+        found = cluster.view.topics.get(topic)
     if found is not None and len(found.partitions) < PARTITIONS:
         raise ValueError(
             f"topic {topic} has {len(found.partitions)} partitions, but decisions need {PARTITIONS}: "
