@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from kreplica.errors import KreplicaError
 from kreplica.spark.spark_home import unzipped_home
@@ -53,6 +53,11 @@ SETTINGS: Mapping[str, str] = {
 }
 """Default settings of sessions."""
 
+CHECKPOINT_MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
+"""Setting: the class that reads and writes checkpoints of streaming queries."""
+
+CHECKPOINT_MANAGER_CLASS = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+
 
 class NoJava(KreplicaError):
     """No Java runtime that Spark supports was found."""
@@ -86,6 +91,8 @@ def spark_session(name: str, *, master: str | None = None, settings: Mapping[str
     session: SparkSession = builder.getOrCreate()
     if not is_submitted:
         _register_source(session)
+    if chosen_master is not None and chosen_master.startswith("local"):
+        _choose_checkpoint_manager(session)
     return session
 
 
@@ -99,6 +106,21 @@ def _register_source(session: SparkSession) -> None:
         from kreplica.spark.data_source import KreplicaDataSource
 
         session.dataSource.register(KreplicaDataSource)
+
+
+def _choose_checkpoint_manager(session: SparkSession) -> None:
+    """Write checkpoints with Hadoop's FileSystem API, unless the user chose another class.
+
+    For each file on a local disk, Spark's default, the FileContext API, starts four more processes: ``readlink`` for
+    both names of the file and of its checksum. Both APIs write the same files and replace them with ``rename``.
+    Sessions with another default file system keep Spark's default, because HDFS does not replace files with the
+    FileSystem API.
+    """
+    context: Any = session.sparkContext
+    is_local = str(context._jsc.hadoopConfiguration().get("fs.defaultFS", "")).startswith("file:")
+    is_loadable = context._jvm.org.apache.spark.util.Utils.classIsLoadable
+    if is_local and session.conf.get(CHECKPOINT_MANAGER, None) is None and is_loadable(CHECKPOINT_MANAGER_CLASS):
+        session.conf.set(CHECKPOINT_MANAGER, CHECKPOINT_MANAGER_CLASS)
 
 
 def _use_installed_modules() -> None:

@@ -1,8 +1,10 @@
-"""The minimal example of source and sink in real Spark processes."""
+"""The minimal example of source and sink in real Spark processes, and settings that depend on Spark's classes."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
+
+from kreplica.spark.session import CHECKPOINT_MANAGER, CHECKPOINT_MANAGER_CLASS, _choose_checkpoint_manager
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -20,3 +22,12 @@ def test_written_rows_are_read(spark: SparkSession, brokers: KafkaCluster) -> No
     read = spark.read.format("kreplica").options(**options, subscribe="there-and-back").load()
     found = sorted((bytes(row.key).decode(), bytes(row.value).decode()) for row in read.collect())
     assert found == sorted(rows)
+
+
+def test_local_sessions_choose_the_checkpoint_class(spark: SparkSession) -> None:
+    """Local sessions use the class that starts fewer processes, unless another one is set."""
+    assert spark.conf.get(CHECKPOINT_MANAGER) == CHECKPOINT_MANAGER_CLASS
+    other = spark.newSession()
+    other.conf.set(CHECKPOINT_MANAGER, "of.the.User")
+    _choose_checkpoint_manager(other)
+    assert other.conf.get(CHECKPOINT_MANAGER) == "of.the.User"
