@@ -475,8 +475,8 @@ def test_delete(cluster: StandaloneProcess) -> None:
         (ORDERS, {"before": "latest", "partition": 9}, 404, "partition 9 of orders does not exist (number of "
                                                             "partitions: 3)"),
         ("nosuch", {"before": "latest"}, 404, "topic 'nosuch' does not exist"),
-        ("compacted", {"before": "latest"}, 403, "records of compacted cannot be deleted: cleanup.policy is compact, "
-                                                 "without delete"),
+        ("compacted", {"before": "latest"}, 403, "records of compacted cannot be deleted: cleanup.policy is compact "
+                                                 "and does not include delete"),
         ("__transaction_state", {"before": "latest"}, 400, "only coordinators can delete records of "
                                                            "__transaction_state"),
     ],

@@ -76,5 +76,5 @@ def test_invalid_arguments(spark: SparkSession, brokers: KafkaCluster) -> None:
     options = {"kafka.bootstrap.servers": brokers.bootstrap_servers, "subscribe": "nowhere"}
     with pytest.raises(ValueError, match="no partition matches"):
         profile(spark, options)
-    with pytest.raises(ValueError, match="sample of 0"):
+    with pytest.raises(ValueError, match="the sample 0 is not a fraction"):
         profile(spark, options, sample=0)

@@ -151,8 +151,8 @@ class TestChecks:
         good = [record(0, b"one"), record(1, b"two")]
         check_sent(sent, {KEY: good, OTHER: []})
         for wrong, text in (
-            ([record(0, b"one"), record(1, b"one")], "after number 0"),
-            ([record(0, b"two"), record(1, b"one")], "after number 1"),
+            ([record(0, b"one"), record(1, b"one")], "after record number 0"),
+            ([record(0, b"two"), record(1, b"one")], "after record number 1"),
             ([record(0, b"three")], "was never sent"),
             ([record(0, b"one", b"k")], "was sent with key"),
         ):
@@ -166,7 +166,7 @@ class TestChecks:
         with pytest.raises(AssertionError, match="is in no log"):
             check_sent(sent, {KEY: [], OTHER: []})
         one.written, two.is_lost = None, True
-        with pytest.raises(AssertionError, match="which failed"):
+        with pytest.raises(AssertionError, match="its send failed"):
             check_sent(sent, {KEY: good, OTHER: []})
 
     def test_of_read_records(self) -> None:

@@ -281,5 +281,5 @@ def _needed_row(kind: str, topic: str, partition: PublishedPartition) -> dict[st
         "partition": partition.partition,
         "type": kind,
         "leader": None if is_offline(partition) else partition.leader,
-        "replicas": partition.replicas,
+        "replicas": list(partition.replicas),
     }
