@@ -49,6 +49,7 @@ def test_without_a_delay_there_is_no_proxy(echo_port: int) -> None:
         create_connection(("127.0.0.1", echo_port), 10).close()
 
 
+@pytest.mark.soak
 def test_every_proposal_is_measured() -> None:
     """Synchronous writes take at least a round trip each; batches take less."""
     rows = redesign.run("smallest")

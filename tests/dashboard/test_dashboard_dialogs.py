@@ -209,6 +209,7 @@ def edit(view, name, value, unit=None, *, is_choice=False):
         view.choose("Unit", unit)
 
 
+@pytest.mark.soak
 def test_a_setting_of_a_topic_is_changed_in_each_unit_and_reset(view, cluster):
     topic(cluster, "configured", {"0": [1, 2]})
     view.open("topic/configured/settings")

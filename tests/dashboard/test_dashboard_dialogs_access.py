@@ -53,6 +53,7 @@ ACLS = (
 """Permission, operation, resource, name, True if the name is a prefix, host, and the znode."""
 
 
+@pytest.mark.soak
 def test_each_choice_of_an_acl_is_written(view, cluster):
     """The dialog offers all values, its preview shows the znode, and the resulting ACL is the one entered."""
     view.open("acls")
@@ -161,6 +162,7 @@ QUOTAS = (
 """Kind of entity, names, quota, value, and the znode."""
 
 
+@pytest.mark.soak
 def test_each_choice_of_a_quota_is_written(view, cluster):
     """The dialog shows only the fields for its kind of entity; quotas are created as entered, changed and deleted."""
     view.open("quotas")
@@ -229,6 +231,7 @@ def records(cluster, name, partition):
     return found
 
 
+@pytest.mark.soak
 def test_each_choice_of_a_produced_message_is_written(view, cluster):
     """Messages are written with each format, without a key, as tombstones and with headers; a check writes none."""
     call_api(cluster, "/v1/topics", "POST", {"name": "made", "partitions": 3})

@@ -181,6 +181,7 @@ def broker(environment: Path, tmp_path: Path) -> Iterator[InstalledBroker]:
         yield process
 
 
+@pytest.mark.soak
 def test_an_installed_broker_takes_a_record(broker: InstalledBroker, environment: Path) -> None:
     """A record is written through Kafka's protocol and read by the command line; the dashboard has its files."""
     with Cluster(f"127.0.0.1:{broker.port}") as cluster:

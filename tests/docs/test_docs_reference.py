@@ -25,6 +25,7 @@ ROOT = Path(__file__).parents[2]
 NAMES = sorted(name for name in kreplica.client.__all__ if not isinstance(getattr(kreplica.client, name), ModuleType))
 
 
+@pytest.mark.soak
 def test_pydoctor_reports_no_problem(tmp_path: Path) -> None:
     """Documented parameters exist, and the markup is valid."""
     command = [sys.executable, "docs/reference.py", str(tmp_path / "reference")]

@@ -128,6 +128,7 @@ def process(tmp_path: Path) -> Iterator[StandaloneProcess]:
         yield started_process
 
 
+@pytest.mark.soak
 def test_each_broker_is_killed_and_restarted(process: StandaloneProcess) -> None:
     """Clients continue, no acknowledged record is lost, and a killed broker has no open file and rejoins."""
     writer = Writer(process)

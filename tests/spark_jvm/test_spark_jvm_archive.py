@@ -286,6 +286,7 @@ def test_differences_between_an_archive_and_its_topic(
     assert len(report.differences) == 3
 
 
+@pytest.mark.soak
 def test_differences_of_a_replayed_topic(spark: SparkSession, brokers: KafkaCluster, tmp_path: Path) -> None:
     """Because offsets differ, records are compared by order and content; one missing record is one difference."""
     create(brokers, "played", "same", "changed")
