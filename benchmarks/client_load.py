@@ -28,7 +28,8 @@ class Case:
     :param style: style of the library's calls: ``record`` for one record at a time, ``batch`` for as many as possible.
     :param seconds: duration; work in progress at its end is completed and counted.
     :param varied: True for values of half to one and a half times ``record_bytes``, False if all have this size.
-    :param batch_bytes: size of a producer's batches. ``acks`` is -1 (all, with idempotence) or 1 (without).
+    :param batch_bytes: size of a producer's batches.
+    :param acks: -1 (all, with idempotence) or 1 (without).
     :param fetch_bytes: size limit of one partition in a response; ``response_bytes`` limits all partitions together.
     """
 

@@ -35,7 +35,7 @@ DELETED_TOPICS = {"quick": 10, "full": 100}
 KEPT_TOPICS = 10
 """Topics that are not deleted, in both cases."""
 
-BEGUN = 0.9
+REMAINING_FRACTION = 0.9
 """The broker dies when less than this fraction of the topics to delete is left."""
 
 POLL_S = 0.01
@@ -113,7 +113,7 @@ class Interrupted(Measured):
         self._stalls.start()
         await self._measure("controller failover", self._become_controller, None)
         self._stalls.take()
-        requests = self._controller.counters.cost
+        cost_before = self._controller.counters.cost
         started_s = await self._interrupt(case)
         await self._until(self._has_leaders, started_s)
         led_s = self._seconds() - started_s
@@ -124,9 +124,9 @@ class Interrupted(Measured):
         figures = {
             "leaders, ms": round(led_s * 1000),
             "all work, ms": round((self._seconds() - started_s) * 1000),
-            "znodes": cost.zookeeper_operations - requests.zookeeper_operations,
-            "KB with ZooKeeper": (cost.zookeeper_bytes - requests.zookeeper_bytes) // 1000,
-            "commands": cost.commands - requests.commands,
+            "znodes": cost.zookeeper_operations - cost_before.zookeeper_operations,
+            "KB with ZooKeeper": (cost.zookeeper_bytes - cost_before.zookeeper_bytes) // 1000,
+            "commands": cost.commands - cost_before.commands,
             "longest stall, ms": round(self._stalls.take() * 1000),
         }
         self._stalls.stop()
@@ -140,7 +140,7 @@ class Interrupted(Measured):
         if case == "deletion":
             names = [f"topic-{number}" for number in range(KEPT_TOPICS, self._partitions // TOPIC_PARTITIONS)]
             await write_units(self._operator, [[Create(znodes.delete_topic_path(name), b"")] for name in names])
-            few_left = KEPT_TOPICS + len(names) * BEGUN
+            few_left = KEPT_TOPICS + len(names) * REMAINING_FRACTION
             await self._until(lambda: len(self._topics()) < few_left, self._seconds())
         operations = self._controller.counters.operations
         await self._kill_broker()

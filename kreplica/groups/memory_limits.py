@@ -86,12 +86,12 @@ class GroupAccount:
         :raise KafkaError: MESSAGE_TOO_LARGE if the member exceeds its limit; GROUP_MAX_SIZE_REACHED if the limit of
             the group, the client address or the broker is reached. Clients retry after neither error.
         """
-        held_by, before = self._holdings.get(key, ("", 0))
+        before_address, before = self._holdings.get(key, ("", 0))
         grown = size - before
         if grown <= 0:
             return
         memory, bounds = self._memory, self._memory.bounds
-        at_address = memory.held_by(address) + (grown if held_by == address else size)
+        at_address = memory.held_by(address) + (grown if before_address == address else size)
         for setting, total, total_max, code in (
             ("kreplica.group.member.bytes.max", size, bounds.member_bytes_max, ErrorCode.MESSAGE_TOO_LARGE),
             ("kreplica.group.bytes.max", self.held_bytes + grown, bounds.group_bytes_max, FULL),

@@ -110,7 +110,7 @@ class SingleRun:
 
 
 def run_here(work: Callable[[Any], Coroutine[Any, Any, Any]]) -> Any:
-    """Return a ``Runner`` for many commands in one process."""
+    """Run the work of a command and return its result; can be used for many commands in one process."""
     from twisted.internet import reactor
 
     return real_reactor.run(work(reactor))

@@ -104,7 +104,7 @@ def test_reset_targets(admin, kreplica, words, goal):
 
 
 def test_reset_of_some_partitions(admin, kreplica):
-    """Topic options are combined; a topic without partitions includes all its partitions."""
+    """Topic options are combined; a topic given without partition numbers means all its partitions."""
     admin.answers["POST /v1/groups/kitchen/offsets"] = OFFSETS
     kreplica("group", "reset", "kitchen", "--earliest", "-t", "a:0,4-6", "-t", "a:1", "-t", "b", "-t", "b:3")
     assert admin.last.body["topics"] == {"a": [0, 1, 4, 5, 6], "b": None}

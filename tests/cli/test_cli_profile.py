@@ -31,7 +31,7 @@ WEIGHTS = [
 
 
 def measures_of(batches: int) -> Measures:
-    """Return batches of 1,000 bytes and 10 records each, one minute apart; some records have the key ``a``."""
+    """Return the measures of batches of 1,000 bytes and 10 records, one minute apart; some keys are ``a``."""
     measures = Measures()
     for number in range(batches):
         header = BatchHeader(10 * number, 988, 0, 2, 0, 0, 9, 60_000 * number, 60_000 * number, 5, 0, 0, 10)

@@ -170,11 +170,11 @@ def test_lists_are_read_completely(admin, kreplica):
         return {"topic": "t", "partition": number, "leader": 1, "leader_epoch": 0, "replicas": [1], "isr": [1],
                 "offline_replicas": [], "adding": [], "removing": [], "read_only": False}  # fmt: skip
 
-    get_list = [
+    pages = [
         {"partitions": [partition(0), partition(1)], "next": "t:1"},
         {"partitions": [partition(2)], "next": None},
     ]
-    admin.answers["GET /v1/partitions"] = list(get_list)
+    admin.answers["GET /v1/partitions"] = list(pages)
     document = json.loads(kreplica("partition", "list", "--json").stdout)
     assert [each["partition"] for each in document["partitions"]] == [0, 1, 2]
     assert document["next"] is None

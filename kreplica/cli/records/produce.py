@@ -50,7 +50,7 @@ IDLE_S = 0.02
 @click.option("--header", "headers", multiple=True, type=Setting(),
               help="A header that is added to each record; may be repeated.")  # fmt: skip
 @click.option("--key-format", metavar="FORMAT", help=f"Encode keys: raw, {', '.join(ENCODABLE)}.  The input is "
-              "JSON, or text for the formats text and hex.  [default: raw]")  # fmt: skip
+              "JSON, text for the formats text and hex, and unchanged for raw.  [default: raw]")  # fmt: skip
 @click.option("--value-format", metavar="FORMAT", help="Encode values, like --key-format.")
 @click.option("--schema-id", type=click.IntRange(1),
               help="ID of the value schema (avro, protobuf, json-schema).")  # fmt: skip

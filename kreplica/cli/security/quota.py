@@ -83,8 +83,8 @@ class QuotaValue(ParameterType):
 def command() -> None:
     """Quotas for users, client IDs and IP addresses, which each broker enforces separately.
 
-    An ENTITY is user:NAME, client-id:ID, user:NAME,client-id:ID or ip:ADDRESS; users, client-ids and ips set the
-    defaults for all that have no quota of their own. Clients that exceed a quota are slowed down.
+    An ENTITY is user:NAME, client-id:ID, user:NAME,client-id:ID or ip:ADDRESS. The entities 'users', 'client-ids' and
+    'ips' set the defaults for those that have no quota of their own. Clients that exceed a quota are slowed down.
     """
 
 

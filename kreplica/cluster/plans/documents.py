@@ -160,7 +160,7 @@ def chunks(steps: Sequence[Step]) -> list[Sequence[Step]]:
     found: list[Sequence[Step]] = []
     first = size = 0
     for number, step in enumerate(steps):
-        row_size = len(_row_text(step)) + 1
+        row_size = len(_encode_step(step)) + 1
         if number - first == STEPS_PER_CHUNK_MAX or (size and size + row_size > CHUNK_BYTES_MAX - 100):
             found.append(steps[first:number])
             first, size = number, 0
@@ -168,7 +168,7 @@ def chunks(steps: Sequence[Step]) -> list[Sequence[Step]]:
     return [*found, steps[first:]] if first < len(steps) else found
 
 
-def _row_text(step: Step) -> bytes:
+def _encode_step(step: Step) -> bytes:
     """Encode a step; formatted directly for speed, because a plan has tens of thousands of steps."""
     before, after = ",".join(map(str, step.before)), ",".join(map(str, step.after))
     topic = json.dumps(step.topic, ensure_ascii=False)
@@ -177,7 +177,7 @@ def _row_text(step: Step) -> bytes:
 
 def encode_steps(steps: Sequence[Step]) -> bytes:
     """Encode one chunk: each step as ``[action, topic, partition, before, after, bytes]``."""
-    return b'{"version":1,"steps":[' + b",".join(map(_row_text, steps)) + b"]}"
+    return b'{"version":1,"steps":[' + b",".join(map(_encode_step, steps)) + b"]}"
 
 
 def decode_steps(path: str, data: bytes) -> tuple[Step, ...]:

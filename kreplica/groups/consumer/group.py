@@ -48,7 +48,10 @@ class _Heartbeat(NamedTuple):
 
 
 class ConsumerGroup:
-    """A KIP-848 group; implements ``Group`` and is owned by its shard, from its first member or from loading.
+    """A KIP-848 group; implements ``Group``.
+
+    Its shard owns it from the time the first member joins or the group is loaded.
+
 
     :param state: the loaded state, or the empty state of a new group.
     :param account: charged for the memory of members and of regular expression matches.
@@ -208,7 +211,10 @@ class ConsumerGroup:
 
     @property
     def is_empty(self) -> bool:
-        """True if there are no members and no write in flight, which could follow the group's tombstones in the log."""
+        """True if there are no members and no write is in flight.
+
+        Such a write could end up after the group's tombstones in the log.
+        """
         return not self.state.members and not self._writes.is_in_flight
 
     def check_commit(

@@ -47,8 +47,8 @@ def propose(
 
     :param lagging: lagging replicas. They must leave and must not join, even if they have all committed records;
         otherwise a dead replica would join and leave repeatedly while the high watermark does not advance.
-    :param unregistered_epochs: last unregistered epoch of each broker; fetches with this or an earlier epoch are
-        ignored.
+    :param unregistered_epochs: by broker, the epoch of its last registration that has ended; fetches with this or an
+        earlier epoch are ignored.
     """
     remaining = tuple(replica for replica in base.isr if replica not in lagging)
     joining = tuple(

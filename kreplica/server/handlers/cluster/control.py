@@ -22,7 +22,7 @@ from kreplica.server.protocol.responses import respond_in_slices, respond_with_r
 Row = dict[str, Any]
 
 LEADERSHIPS_MAX = 4096
-"""Maximum number of recent leaderships that later partitions with equal ones share."""
+"""Maximum number of cached leaderships; partitions whose leaderships are equal share one object."""
 
 
 def _fencing_error(fence: ControlFence, body: Row) -> ErrorCode:

@@ -32,7 +32,7 @@ def make_internal_topics(
 
     :param host: name of the host that requests them.
     :param admin: client that changes their settings.
-    :param configs: settings of the topics, except ``segment.bytes``.
+    :param configs: settings of the topics; ``segment.bytes`` is ignored.
     """
     run_until = run.cluster.run_until
     brokers: Sequence[tuple[str, int]] = [(f"broker-{number}", BROKER_PORT) for number in run.cluster.brokers]

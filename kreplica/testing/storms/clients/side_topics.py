@@ -26,7 +26,7 @@ from kreplica.testing.storms.clients.side_partition import Incarnation, SidePart
 from kreplica.testing.storms.cluster_run import DELETE_DELAY_MS, ClusterRun
 from kreplica.testing.storms.expected_state import Expected, RequestResult
 
-COORDINATOR = "coordinator"
+ZOOKEEPER_HOST = "coordinator"
 ADMINISTRATOR = "administrator"
 UNKNOWN_RESULT = (ErrorCode.REQUEST_TIMED_OUT, ErrorCode.UNKNOWN_SERVER_ERROR)
 """Errors of requests that may have taken effect."""
@@ -109,7 +109,7 @@ class SideTopics:
         previous_hook = scheduler.after_event
 
         def after_event(process: Process) -> None:
-            if process.name.startswith(COORDINATOR):
+            if process.name.startswith(ZOOKEEPER_HOST):
                 self._update()
             if previous_hook is not None:
                 previous_hook(process)
