@@ -55,7 +55,7 @@ async def take_over(term: ControllerTerm) -> None:
     }
     context.known_epochs = known | context.known_epochs
     await _record_takeover(term, sorted(bounced & known.keys()))
-    await _enter_states(term, last_write_zxids, bounced)
+    await _enter_states(term, bounced)
     await _elect(term, bounced, unclean)
     batch = term.new_batch()
     async for partition in term.in_slices(context.not_deleting(context.leadership)):
@@ -118,18 +118,16 @@ async def _resume(term: ControllerTerm) -> None:
     await execution.resume(term)
 
 
-async def _enter_states(
-    term: ControllerTerm, with_state: Collection[TopicPartition], bounced: Collection[int]
-) -> None:
+async def _enter_states(term: ControllerTerm, bounced: Collection[int]) -> None:
     """Set the initial states of partitions and replicas.
 
-    :param with_state: keys of the partitions that have a state; all mappings of the context use the same keys.
     :param bounced: brokers whose current process no controller has handled yet.
     """
     context = term.context
     alive = context.brokers.keys()
     without_state = (partition for partition in context.all_partitions() if partition not in context.leadership)
-    async for partition in term.in_slices(chain(with_state, without_state)):
+    # The keys of the leadership are used again, because equal new ones would take more memory.
+    async for partition in term.in_slices(chain(context.leadership, without_state)):
         state = context.leadership.get(partition)
         initial_state = PartitionState.NEW
         if state is not None:
